@@ -1,10 +1,10 @@
 """The training of a decoder on the attacker's pairs, which all learned attacks share.
 
 Every batch is released anew, so the attacker trains on what the channel really releases; a
-white-box attacker can release its own images as often as it likes. The last epoch is scored (by
-`decoder` the best one on held-out images), in eval mode. All random streams are derived from the
-seed and the epoch or batch, so that a killed attack needs only weights, optimisers and history to
-end with the same numbers.
+white-box attacker can release its own images as often as it likes. The last epoch is scored in eval
+mode; `decoder` scores the epoch with the lowest held-out error instead. All random streams are
+derived from the seed and the epoch or batch, so that a killed attack needs only weights, optimisers
+and history to end with the same numbers.
 """
 
 import math

@@ -66,7 +66,7 @@ class Batches:
     def begin(self, order: Generator, draws: Generator) -> None:
         """Start an epoch: draw its order and its augmentation from two CPU generators.
 
-        The draws are made batch by batch, so that they are those of draws just before each step.
+        The draws are made batch by batch, as if each batch were drawn just before its step.
         """
         self._shuffle.begin(order)
         drawn = [self.augment.draw(size, draws) for size in self.sizes]
