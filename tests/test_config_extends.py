@@ -83,7 +83,7 @@ def test_of_several_files_the_later_one_wins(tmp_path: Path) -> None:
 
 
 def test_snakemakes_configuration_is_resolved_the_same(tmp_path: Path) -> None:
-    """Changed by the words of `--config`."""
+    """Also with the words of `--config`, and with a `null` in a file that extends nothing."""
     written(tmp_path, "base.yaml", BASE)
     patch = {"extends": "base.yaml", "experiment": "b", "defences": {"noise": None}}
     file = written(tmp_path, "b.yaml", patch)
@@ -93,8 +93,7 @@ def test_snakemakes_configuration_is_resolved_the_same(tmp_path: Path) -> None:
     found = parse(resolved([file], words))
     assert (found.seeds, found.train.epochs, found.reference) == ((0, 4), 3, None)
     assert found.data.root == "2024 #1"
-    alone = {key: value for key, value in BASE.items() if key != "attacks"}
-    short = alone | {"attacks": {"decoder": None, "mean_image": {}}}
+    short = BASE | {"attacks": {"decoder": None, "mean_image": {}}}
     file_of_short = written(tmp_path, "short.yaml", short)
     assert parse(resolved([file_of_short], ())) == load(file_of_short)
     assert list(load(file_of_short).attacks) == ["decoder", "mean_image"]

@@ -99,7 +99,7 @@ def test_a_reduced_study_differs_by_its_size_alone() -> None:
             assert defence.surrogate == whole.defences[name].surrogate
 
 
-def test_the_bases_are_used_and_nothing_else() -> None:
+def test_every_base_is_extended_and_is_no_study() -> None:
     for base in (CONFIG / "bases").glob("*.yaml"):
         assert any(base.name in path.read_text() for path in STUDIES)
         assert "experiment" not in yaml.safe_load(base.read_text())

@@ -58,12 +58,10 @@ def test_steps_that_are_left_out_are_counted(
     assert fitted == [180]
 
 
-def test_a_training_that_diverges_is_told(tmp_path: Path) -> None:
+def test_a_training_that_diverges_is_measured_all_the_same(prepared: Plan) -> None:
     wild = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
-    study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
-    plan = Plan(parse(study | {"defences": {"noise": {}, "wild": wild}}), device="cpu")
-    list(rerun_job(prepare_job(plan)))
-    assert estimate.train_seconds(train_job(plan, "wild", 0)) > 0
+    study = parse(prepared.study.plain() | {"defences": {"noise": {}, "wild": wild}})
+    assert estimate.train_seconds(train_job(replace(prepared, study=study), "wild", 0)) > 0
 
 
 def test_an_attack_is_measured_by_parts_until_one_takes_a_while(

@@ -1,29 +1,24 @@
 """The optimisers against torch.optim's own classes."""
 
-from collections.abc import Callable, Iterable
-from typing import Literal
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Literal
 
 import pytest
 import torch
 from torch import nn
 
-from cemlib.numerics.optim import SGD, Adam, Optimiser, one_cycle
+from cemlib.numerics.optim import SGD, Adam, one_cycle
 
 Parameters = Iterable[nn.Parameter]
-OURS: dict[str, Callable[[Parameters], Optimiser]] = {
-    "sgd": lambda weights: SGD(weights, momentum=0.9, weight_decay=1e-2),
-    "nesterov": lambda weights: SGD(weights, momentum=0.9, weight_decay=1e-2, nesterov=True),
-    "adam": lambda weights: Adam(weights, weight_decay=1e-2),
-    "adam of a GAN": lambda weights: Adam(weights, betas=(0.5, 0.9)),
+KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {  # ours, torch's, and the options of both
+    "sgd": (SGD, torch.optim.SGD, {"momentum": 0.9, "weight_decay": 1e-2}),
+    "nesterov": (SGD, torch.optim.SGD, {"momentum": 0.9, "weight_decay": 1e-2, "nesterov": True}),
+    "adam": (Adam, torch.optim.Adam, {"weight_decay": 1e-2}),
+    "adam of a GAN": (Adam, torch.optim.Adam, {"betas": (0.5, 0.9)}),
 }
-THEIRS: dict[str, Callable[[Parameters], torch.optim.Optimizer]] = {
-    "sgd": lambda weights: torch.optim.SGD(weights, lr=1.0, momentum=0.9, weight_decay=1e-2),
-    "nesterov": lambda weights: torch.optim.SGD(
-        weights, lr=1.0, momentum=0.9, weight_decay=1e-2, nesterov=True
-    ),
-    "adam": lambda weights: torch.optim.Adam(weights, lr=1.0, weight_decay=1e-2),
-    "adam of a GAN": lambda weights: torch.optim.Adam(weights, lr=1.0, betas=(0.5, 0.9)),
-}
+OURS = {kind: partial(ours, **options) for kind, (ours, _, options) in KINDS.items()}
+THEIRS = {kind: partial(theirs, lr=1.0, **options) for kind, (_, theirs, options) in KINDS.items()}
 
 
 def network() -> nn.Sequential:

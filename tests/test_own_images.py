@@ -29,7 +29,7 @@ def test_any_image_folder_goes_through_to_the_table(
     side: int,
     model: dict[str, Any],
 ) -> None:
-    """Each command prints exactly the files that it wrote."""
+    """What the commands print are files that exist, each once, all records among them."""
     shape = (min(side, 48), min(side, 48) + 3, *([3] if colour else []))
     for label in range(classes):
         write_class(tmp_path / f"images/class_{label:04}", each, label, shape)

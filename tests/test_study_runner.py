@@ -23,7 +23,6 @@ from cemlib.study.schedule import Schedule
 from cemlib.study.split import jobs as split_jobs
 from cemlib.study.workers import Outcome, Workers
 
-ROOT = Path(__file__).parents[1]
 PLAN = Plan(parse(tiny()))
 
 
@@ -165,13 +164,10 @@ def test_workers_end_with_a_killed_runner(tmp_path: Path) -> None:
     """Otherwise they would write beside the workers of the next call."""
     (tmp_path / "beating.py").write_text(BEATING)
     file = tmp_path / "beats"
-    tests = Path(__file__).parent
-    folders = (ROOT, tests, tests / "workflow", tests / "faults")
-    paths = (*map(str, folders), os.environ.get("PYTHONPATH", ""))
     parent = subprocess.Popen(
         [sys.executable, "beating.py", str(file)],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     while not file.exists():
         assert parent.poll() is None

@@ -105,8 +105,8 @@ def growth_exponent(rows: pd.DataFrame, name: str) -> float:
     It is NaN for a single key length, or if a measured time is zero.
 
     >>> rows = pd.DataFrame({"key_bits": [256, 512, 1024], "s": [1.0, 8.0, 64.0]})
-    >>> round(growth_exponent(rows, "s"), 6)
-    3.0
+    >>> round(growth_exponent(rows, "s"), 6), growth_exponent(rows[:1], "s")
+    (3.0, nan)
     """
     if len(rows) < 2 or (rows[name] <= 0).any():
         return float("nan")

@@ -7,14 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from result_files import timeless
 from tiny_study import blobs
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.attacks import ATTACKS
 from cemlib.attacks.budget import load_decoder
 from cemlib.attacks.decoder import decoder
 from cemlib.attacks.task import Outcome, Pairs, Task
@@ -91,17 +89,14 @@ def easy_task(
     *,
     std: float = 0.0,
     train: int = 96,
-    channels: int = 1,
     start: nn.Module | None = None,
     **options: Any,
 ) -> tuple[Task, Tensor]:
     """A task and, apart from it, the images that are to be found."""
-    victim = Deployed(SplitModel(Small(), nn.Identity(), (channels, 4, 4)), GaussianNoise(std))
-    parts = [
-        pairs(victim, split.images.expand(-1, channels, -1, -1).contiguous(), split.labels)
-        for split in (blobs(train, 1), blobs(40, 2), blobs(60, 3))
-    ]
-    return task_on(place, victim, parts, config(**options).model_dump(), judge(channels), start)
+    victim = Deployed(SplitModel(Small(), nn.Identity(), (1, 4, 4)), GaussianNoise(std))
+    splits = (blobs(train, 1), blobs(40, 2), blobs(60, 3))
+    parts = [pairs(victim, split.images, split.labels) for split in splits]
+    return task_on(place, victim, parts, config(**options).model_dump(), judge(), start)
 
 
 def network_task(
@@ -135,19 +130,6 @@ def share_off(found: Mapping[str, Tensor], expected: Iterable[tuple[str, Tensor]
     """
     off = torch.cat([(found[name] - weights).abs().flatten() > 1e-4 for name, weights in expected])
     return off.double().mean().item()
-
-
-def spied(patch: pytest.MonkeyPatch, *kinds: str) -> list[Task]:
-    """Where the tasks are kept that attacks of some kinds get from now on."""
-    tasks: list[Task] = []
-
-    def look(task: Task) -> Outcome:
-        tasks.append(task)
-        return Outcome(torch.zeros(len(task.released), *task.image_shape), {})
-
-    for kind in kinds:
-        patch.setitem(ATTACKS, kind, look)
-    return tasks
 
 
 def changed(task: Task, **fields: Any) -> Task:

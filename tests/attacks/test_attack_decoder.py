@@ -201,7 +201,7 @@ def test_a_training_that_hurts_leaves_the_linear_reconstruction(
 def unsteady(tmp_path_factory: pytest.TempPathFactory) -> tuple[Task, Outcome]:
     """A training whose judge looks at the first 37 of the 50 held-out images.
 
-    Their shares differ: of all 50 it recognises 45, as many as 27 of the first 30.
+    Not 30: it recognises nine tenths of those and of all 50, so the test could not tell.
     """
     task, _ = curved_task(tmp_path_factory.mktemp("unsteady"), **UNSTEADY)
     with pytest.MonkeyPatch.context() as patch:
@@ -320,9 +320,3 @@ def test_a_strong_decoder_is_not_weaker(tmp_path: Path) -> None:
     strong, _ = curved_task(tmp_path / "strong", budget="strong", **small)
     errors = [error_of(decoder(task).reconstructions, targets) for task in (strong, weak)]
     assert errors[0] < errors[1]
-
-
-def test_a_decoder_that_diverges_says_where(tmp_path: Path) -> None:
-    task, _ = curved_task(tmp_path, lr=1e30)
-    with pytest.raises(DivergedError, match=r"epoch \d+: (train|val)_mse is (nan|inf)"):
-        decoder(task)

@@ -1,12 +1,10 @@
 """The images that an attack gets: how many, whether mirrored, and whether with their classes."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from easy_tasks import spied
 from tiny_study import RAW, bare_trainer, blob_data
 
 from cemlib.attacks.task import Outcome, Task
@@ -24,21 +22,27 @@ def scene(attacks: dict[str, Any], flip: bool, defence: dict[str, Any] | None = 
     raw = RAW | {"train": train, "attacks": attacks, "defences": {"noise": defence or {}}}
     victim = bare_trainer().deployed
     victim.model.eval()
-    return Scene(parse(json.loads(json.dumps(raw))), "noise", 0, blob_data(), victim, victim)
+    return Scene(parse(raw), "noise", 0, blob_data(), victim, victim)
 
 
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
-    return spied(monkeypatch, "decoder", "residual")
+def given(subject: Scene, attack: str = "decoder", knowledge: str = "train_data") -> Task:
+    """The task that an attack gets."""
+    return subject.task(attack, knowledge, Checkpoint(Path("unused")))
 
 
-@pytest.mark.parametrize("knowledge", OWNED)
+UNMIRRORED = {"train": {"augment": {"flip": False}}}
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "defence"), [("train_data", {}), ("public_data", {}), ("train_data", UNMIRRORED)]
+)
 def test_mirror_images_come_with_their_own_features(
-    tmp_path: Path, seen: list[Task], knowledge: str
+    knowledge: str, defence: dict[str, Any]
 ) -> None:
-    subject, count = scene({"decoder": {}}, flip=True), OWNED[knowledge]
-    subject.attempt("decoder", knowledge, Checkpoint(tmp_path))
-    own, plain = seen[0].own, subject.owned(knowledge)[0]
+    """Also against a defence that trains without them, which would otherwise look more private."""
+    subject, count = scene({"decoder": {}}, flip=True, defence=defence), OWNED[knowledge]
+    task, (plain, held_out) = given(subject, knowledge=knowledge), subject.owned(knowledge)
+    own = task.own
     assert len(own.images) == len(own.features) == len(own.labels) == 2 * count
     assert torch.equal(own.images[:count], plain.images)
     backwards = plain.images[..., torch.arange(15, -1, -1)]
@@ -48,18 +52,7 @@ def test_mirror_images_come_with_their_own_features(
     with torch.no_grad():
         features = subject.victim.model.encoder(own.images.float() / 255)
     torch.testing.assert_close(own.features, features, atol=1e-6, rtol=0)
-    assert torch.equal(seen[0].held_out.images, subject.owned(knowledge)[1].images)
-
-
-def test_the_training_of_one_defence_does_not_weaken_its_attacker(
-    tmp_path: Path, seen: list[Task]
-) -> None:
-    """Otherwise a defence that trains without mirror images would look more private."""
-    own = {"train": {"augment": {"flip": False}}}
-    scene({"decoder": {}}, flip=True, defence=own).attempt(
-        "decoder", "train_data", Checkpoint(tmp_path)
-    )
-    assert len(seen[0].own.images) == 2 * OWNED["train_data"]
+    assert torch.equal(task.held_out.images, held_out.images)
 
 
 @pytest.mark.parametrize(
@@ -71,36 +64,27 @@ def test_the_training_of_one_defence_does_not_weaken_its_attacker(
     ],
     ids=["not in the study", "not in the attack", "no such option"],
 )
-def test_without_either_there_are_none(
-    tmp_path: Path, seen: list[Task], attacks: dict[str, Any], flip: bool
-) -> None:
+def test_without_either_there_are_none(attacks: dict[str, Any], flip: bool) -> None:
     (name,) = attacks
-    scene(attacks, flip).attempt(name, "train_data", Checkpoint(tmp_path))
-    assert torch.equal(seen[0].own.images, blob_data().train.images)
-    assert len(seen[0].own.features) == len(seen[0].own.labels) == 97
+    own = given(scene(attacks, flip), name).own
+    assert torch.equal(own.images, blob_data().train.images)
+    assert len(own.features) == len(own.labels) == 97
 
 
 @pytest.mark.parametrize(("images", "count"), [(20, 20), (1000, 97)])
-def test_no_more_images_than_configured(
-    tmp_path: Path, seen: list[Task], images: int, count: int
-) -> None:
-    subject = scene({"decoder": {"images": images}}, flip=True)
-    subject.attempt("decoder", "train_data", Checkpoint(tmp_path))
+def test_no_more_images_than_configured(images: int, count: int) -> None:
+    task = given(scene({"decoder": {"images": images}}, flip=True))
     mirrored = blob_data().train.images[:count].flip(3)
-    assert torch.equal(seen[0].own.images[count:], mirrored)
-    assert len(seen[0].own.features) == 2 * count
-    assert torch.equal(seen[0].held_out.images, blob_data().val.images)
+    assert torch.equal(task.own.images[count:], mirrored)
+    assert len(task.own.features) == 2 * count
+    assert torch.equal(task.held_out.images, blob_data().val.images)
 
 
 @pytest.mark.parametrize("knowledge", OWNED)
-def test_who_knows_the_class_sees_the_same_releases_and_maps_of_the_class(
-    tmp_path: Path, seen: list[Task], knowledge: str
-) -> None:
+def test_who_knows_the_class_sees_the_same_releases_and_maps_of_the_class(knowledge: str) -> None:
     """Map k of an image is 1 everywhere if its class is k, or else 0; also for mirror images."""
     subject = scene({"decoder": {}, "told": {"kind": "decoder", "knows_class": True}}, flip=True)
-    for attack in ("decoder", "told"):
-        subject.attempt(attack, knowledge, Checkpoint(tmp_path))
-    plain, told = seen
+    plain, told = (given(subject, attack, knowledge) for attack in ("decoder", "told"))
     first = {"train_data": 0, "public_data": 54}[knowledge]
     labels = blob_data().test.labels[first:]
     cases = (

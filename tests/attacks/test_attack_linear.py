@@ -1,4 +1,4 @@
-"""Closed-form attacks against scikit-learn, numpy and victims whose answer is known."""
+"""Closed-form attacks against scikit-learn and victims whose answer is known."""
 
 from pathlib import Path
 

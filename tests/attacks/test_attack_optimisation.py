@@ -208,7 +208,7 @@ def test_the_victim_is_left_as_it_was(tmp_path: Path) -> None:
         assert torch.equal(tensor, before[name]), name
 
 
-def test_of_equal_settings_the_configured_one_wins() -> None:
+def test_the_configured_settings_are_tried_first() -> None:
     configured = Settings(20, 0.01, 0.1, 0.5)
     assert _variants(configured)[0] == configured
 

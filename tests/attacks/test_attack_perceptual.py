@@ -1,9 +1,8 @@
-"""The feature distance against plain loops, and the decoder trained on it."""
+"""The features compared, and the decoder trained on their distance."""
 
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from easy_tasks import OPTIONS, easy_task, first_decoder, judge, share_off
@@ -27,28 +26,6 @@ def perceptual_task(place: Path, **given: Any) -> tuple[Task, Tensor]:
 
 def images(channels: int, side: int, count: int = 2) -> Tensor:
     return torch.rand(count, channels, side, side, generator=torch.Generator().manual_seed(1))
-
-
-def plain_distance(ours: list[Tensor], theirs: list[Tensor]) -> float:
-    """Position by position, in float64."""
-    layers = []
-    for a, b in zip(ours, theirs, strict=True):
-        x, y = a.double().numpy(), b.double().numpy()
-        squares = []
-        for i, row, column in np.ndindex(x.shape[0], *x.shape[2:]):
-            one, other = x[i, :, row, column], y[i, :, row, column]
-            lengths = np.linalg.norm(one), np.linalg.norm(other)
-            squares.append(np.square(one / lengths[0] - other / lengths[1]).sum())
-        layers.append(np.mean(squares))
-    return float(np.mean(layers))
-
-
-def test_the_distance_by_a_plain_loop() -> None:
-    draws = torch.Generator().manual_seed(0)
-    shapes = [(2, 5, 4, 3), (2, 7, 2, 2), (2, 3, 1, 1)]
-    ours, theirs = ([torch.rand(s, generator=draws) + 0.1 for s in shapes] for _ in range(2))
-    assert distance(ours, theirs).item() == pytest.approx(plain_distance(ours, theirs), rel=1e-5)
-    assert distance(ours, ours).item() == 0
 
 
 def test_a_position_where_nothing_is_active_is_harmless() -> None:

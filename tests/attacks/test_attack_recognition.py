@@ -1,6 +1,5 @@
 """What an attack job says beside the errors: recognition, extremes, queries, and its beginnings."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -28,26 +27,24 @@ from cemlib.study.split import attack_job
 ATTACKS: dict[str, Any] = {
     "linear": {},
     "linear_16": {"kind": "linear", "queries": 16},
-    "mean_image": {},
 }
+TRAIN: dict[str, Any] = {"epochs": 8, "milestones": []}
 
 
 def replanned(plan: Plan, attacks: dict[str, Any]) -> Plan:
     """The same study with other attacks."""
-    raw = json.loads(plan.study.model_dump_json(by_alias=True)) | {"attacks": attacks}
-    return Plan(parse(raw), device="cpu")
+    return Plan(parse(plan.study.plain() | {"attacks": attacks}), device="cpu")
 
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     """An undefended and a noisy run, attacked in closed form."""
     place = tmp_path_factory.mktemp("recognised")
-    settings = {"epochs": 8, "milestones": []}
     for defence in ("none", "noise"):
-        trained(place, defence, **settings)
-    plan = replanned(judged(place, **settings), ATTACKS)
+        trained(place, defence, **TRAIN)
+    plan = replanned(judged(place, **TRAIN), ATTACKS)
     for defence in ("none", "noise"):
-        assert len(list(run(attack_job(plan, defence, 0, list(ATTACKS))))) == 6
+        assert len(list(run(attack_job(plan, defence, 0, list(ATTACKS))))) == 4
     return plan
 
 
@@ -122,41 +119,33 @@ def test_few_images_are_shown_once() -> None:
     assert many == [29, 28, 27, 26, 25, 4, 3, 2, 1, 0]
 
 
-@pytest.fixture(scope="module")
-def trained_briefly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of a run and of the judge, not to be changed."""
-    place = tmp_path_factory.mktemp("briefly") / "results"
-    trained(place, "noise", epochs=1)
-    judged(place, epochs=1)
-    return place
-
-
 @pytest.fixture
-def brief(trained_briefly: Path, tmp_path: Path) -> Plan:
-    """A copy of them, to be attacked."""
-    return tiny_plan(Path(shutil.copytree(trained_briefly, tmp_path / "copy")), epochs=1)
+def copied(plan: Plan, tmp_path: Path) -> Plan:
+    """A copy of the runs, to be attacked."""
+    results = shutil.copytree(plan.layout.root.parent, tmp_path / "copy")
+    return tiny_plan(Path(results), **TRAIN)
 
 
-def test_an_attack_needs_the_judge(brief: Plan) -> None:
-    brief.layout.judge.metrics.unlink()
+def test_an_attack_needs_the_judge(copied: Plan) -> None:
+    copied.layout.judge.metrics.unlink()
     with pytest.raises(FileError, match=r"judge/metrics\.json: no such file"):
-        list(run(attack_job(brief, "noise", 0, ["linear"])))
+        list(run(attack_job(copied, "noise", 0, ["linear"])))
 
 
-def test_a_judge_that_diverged_is_refused(brief: Plan) -> None:
-    judge = brief.layout.judge.metrics
+def test_a_judge_that_diverged_is_refused(copied: Plan) -> None:
+    judge = copied.layout.judge.metrics
     write_sealed(judge, read_json(judge) | {"status": "failed", "reason": "too fast"})
     with pytest.raises(FileError, match=r"judge diverged \(too fast\)"):
-        list(run(attack_job(brief, "noise", 0, ["linear"])))
+        list(run(attack_job(copied, "noise", 0, ["linear"])))
 
 
 SHORT = {"epochs": 2, "blocks": 1, "width": 8, "batch_size": 32}
 
 
-def test_an_attack_starts_from_the_decoder_it_names(brief: Plan) -> None:
+def test_an_attack_starts_from_the_decoder_it_names(copied: Plan) -> None:
     attacks = {"mine": SHORT | {"kind": "decoder"}, "optimisation": {"start": "mine"}}
     attacks["optimisation"]["iterations"] = 1
-    plan = replanned(brief, attacks)
+    plan = replanned(copied, attacks)
     job = attack_job(plan, "noise", 0, ["optimisation"])
     with pytest.raises(FileError, match=r"no such file; run the job attack/noise/seed0/mine first"):
         list(rerun_job(job))
@@ -168,8 +157,8 @@ def test_an_attack_starts_from_the_decoder_it_names(brief: Plan) -> None:
     assert found["optimisation"] == pytest.approx(found["mine"], rel=0.05)  # one step away
 
 
-def test_a_diverging_attack_and_what_starts_from_it_are_finished_and_failed(brief: Plan) -> None:
-    plan = replanned(brief, {"decoder": SHORT | {"lr": 1e30}, "gan": {"epochs": 1}})
+def test_a_diverging_attack_and_what_starts_from_it_are_finished_and_failed(copied: Plan) -> None:
+    plan = replanned(copied, {"decoder": SHORT | {"lr": 1e30}, "gan": {"epochs": 1}})
     paths = list(run(attack_job(plan, "noise", 0, ["decoder", "gan"])))
     reasons = ["_mse is"] * 2 + ["the attack it starts from failed: decoder: epoch"] * 2
     for path, reason in zip(paths, reasons, strict=True):

@@ -1,4 +1,4 @@
-"""The published decoder: its schedule, its modes, what it learns, and how it diverges."""
+"""The published decoder: its schedule, its modes, and what it learns."""
 
 import dataclasses
 from pathlib import Path

@@ -49,7 +49,7 @@ def walks(count: int, seed: int) -> Tensor:
 def curved_task(
     place: Path, channel: str, queries: int = 1, own: int = 5000, held_out: int = 300
 ) -> Task:
-    """More images than are taken at once."""
+    """By default with more images of its own than are taken at once."""
     victim = Deployed(SplitModel(Curved(), nn.Identity(), (2, 2, 2)), CHANNELS[channel])
     parts = [pairs(victim, walks(*part)) for part in ((own, 1), (held_out, 2), (40, 3))]
     return task_on(place, victim, parts, {"queries": queries}, judge())[0]

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from finished_study import RAW, Finished
@@ -35,9 +34,6 @@ class Study:
     own: Finished
     other: Path
 
-    def configure(self, key: str, value: Any) -> None:
-        self.own.configure(**changed(RAW, [f"{key}={value}"]))
-
 
 @pytest.fixture(scope="module")
 def base(finished: Finished, tmp_path_factory: pytest.TempPathFactory) -> Study:
@@ -50,13 +46,8 @@ def base(finished: Finished, tmp_path_factory: pytest.TempPathFactory) -> Study:
     return Study(finished, other / "short")
 
 
-@pytest.fixture
-def study(base: Study, tmp_path: Path) -> Study:
-    return Study(base.own.copy(tmp_path / "copy"), base.other)
-
-
 def below(*runs: str) -> set[str]:
-    """Runs and the attacks on them; the judge has none, and decides what all of them recognise."""
+    """Names of the runs and of the attacks on them; the judge has none, which names nothing."""
     return {name for run in runs for name in (run, *(f"{run}/attacks/{kind}" for kind in KINDS))}
 
 
@@ -75,7 +66,7 @@ def a_setting(study: Study, draws: random.Random) -> set[str]:
             ("attacks.linear.ridge", draws.uniform(1, 2), linear),
         ]
     )
-    study.configure(key, value)
+    study.own.configure(**changed(RAW, [f"{key}={value}"]))
     return concerned
 
 
@@ -140,7 +131,7 @@ def test_no_number_of_other_settings_is_shown_without_a_mark(
         study = Study(base.own.copy(tmp_path / str(number)), base.other)
         edit = KINDS_OF_EDITS[number % len(KINDS_OF_EDITS)]
         concerned, results = edit(study, draws), below(*RUNS)
-        assert listed(study) == {*RUNS, "judge"} - concerned, edit
+        assert listed(study.own) == {*RUNS, "judge"} - concerned, edit
         assert uploaded(study) == results - concerned, edit
         for name in draws.sample(sorted(results), 3):
             is_refused(study, name in concerned, "show", name.replace("attacks/", ""))
@@ -149,9 +140,9 @@ def test_no_number_of_other_settings_is_shown_without_a_mark(
         shutil.rmtree(study.own.root)
 
 
-def listed(study: Study, *more: str) -> set[str]:
+def listed(study: Finished, *more: str) -> set[str]:
     """Runs with an accuracy."""
-    rows = [line.split() for line in study.own.says("list", "runs", *more)[0].splitlines()[2:]]
+    rows = [line.split() for line in study.says("list", "runs", *more)[0].splitlines()[2:]]
     for _name, status, _, _, _, *note in rows:
         assert status == "finished" or (status == "stale" and "made" in note)
     return {row[0] for row in rows if row[3] != "-"}
@@ -179,52 +170,52 @@ def is_refused(study: Study, expected: bool, *words: str) -> None:
     ],
 )
 def test_the_difference_is_named_as_the_study_writes_it(
-    base: Study, setting: str, difference: str
+    finished: Finished, setting: str, difference: str
 ) -> None:
-    _, errors = base.own.says("report", "--only", "tables", "--set", setting, code=2)
+    _, errors = finished.says("report", "--only", "tables", "--set", setting, code=2)
     assert difference in errors
 
 
-def test_a_copy_is_told_by_whose_it_is(study: Study) -> None:
-    lay(study.own.run("noise/seed0"), study.own.run("strong/seed0"))
-    _, errors = study.own.says("report", code=2)
+def test_a_copy_is_told_by_whose_it_is(spoilt: Finished) -> None:
+    lay(spoilt.run("noise/seed0"), spoilt.run("strong/seed0"))
+    _, errors = spoilt.says("report", code=2)
     assert "strong/seed0 and 4 more: made for defence noise\n" in errors
 
 
-def test_stale_results_are_shown_marked(study: Study) -> None:
-    study.configure("defences.noise.noise_std", 0.7)
+def test_stale_results_are_shown_marked(spoilt: Finished) -> None:
+    spoilt.configure(**changed(RAW, ["defences.noise.noise_std=0.7"]))
     difference = "made with defences.noise.noise_std 0.025, now 0.7"
-    assert listed(study, "--stale") == {*RUNS, "judge"}
-    shown, _ = study.own.says("show", "noise/seed0", "--stale")
-    assert f"stale: {study.own.run('noise/seed0')}" in shown
+    assert listed(spoilt, "--stale") == {*RUNS, "judge"}
+    shown, _ = spoilt.says("show", "noise/seed0", "--stale")
+    assert f"stale: {spoilt.run('noise/seed0')}" in shown
     assert difference in shown
-    before = (study.own.results / "tables/summary.md").read_bytes()
-    written = [Path(line) for line in study.own.says("report", "--stale")[0].splitlines()]
-    apart = study.own.results / "stale"
+    before = (spoilt.results / "tables/summary.md").read_bytes()
+    written = [Path(line) for line in spoilt.says("report", "--stale")[0].splitlines()]
+    apart = spoilt.results / "stale"
     assert {file.parent for file in written} == {apart, apart / "tables", apart / "figures"}
     for file in written:
         if file.suffix not in (".csv", ".png", ".pdf"):
             text = file.read_text().replace(r"\_", "_")  # as LaTeX has it
             assert "Stale: " in text, file
             assert difference in text, file
-    assert (study.own.results / "tables/summary.md").read_bytes() == before
-    study.configure("defences.noise.noise_std", 0.025)
-    study.own.says("report", "--only", "training_figures")
+    assert (spoilt.results / "tables/summary.md").read_bytes() == before
+    spoilt.configure()
+    spoilt.says("report", "--only", "training_figures")
     name = "figures/training_curves.png"  # the note stands above the figure
-    assert height(apart / name) > height(study.own.results / name)
+    assert height(apart / name) > height(spoilt.results / name)
 
 
-def test_a_training_on_data_of_other_settings_is_refused(study: Study) -> None:
+def test_a_training_on_data_of_other_settings_is_refused(spoilt: Finished) -> None:
     for command in ("train", "attack"):
-        _, errors = study.own.says(command, "--set", "data.train_limit=150", code=2)
+        _, errors = spoilt.says(command, "--set", "data.train_limit=150", code=2)
         assert "made with data.train_limit 200, now 150" in errors
 
 
-def test_tables_of_other_seeds_are_not_published(base: Study) -> None:
+def test_tables_of_other_seeds_are_not_published(finished: Finished) -> None:
     """Their results belong; they themselves say so by the configuration beside them."""
     named = []
     for words in ((), ("--set", "seeds=[0]")):
-        _, errors = base.own.says("publish", *words, code=2)  # there are no figures
+        _, errors = finished.says("publish", *words, code=2)  # there are no figures
         names, _, fault = errors.removeprefix("error: ").partition(":")
         assert "older than its results or settings" in fault
         named.append(names.split(", "))

@@ -1,16 +1,15 @@
 """Decoding of single files: formats, depths, orientation, resizing, damage."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from broken_folders import saved
 from PIL import Image
 
 from cemlib.data import DataError
-from cemlib.data.images import read_image, stack
+from cemlib.data.images import read_image
 
 RNG = np.random.default_rng(0)
 RGB = RNG.integers(0, 256, (16, 16, 3), dtype=np.uint8)
@@ -201,18 +200,12 @@ def test_truncated_files_are_refused_with_their_path(
         read_image(path, 16, None)
 
 
-def saved(kind: str) -> bytes:
-    held = io.BytesIO()
-    Image.fromarray(RGB).save(held, kind)
-    return held.getvalue()
-
-
-PNG = saved("PNG")
+PNG, EPS, PCX = (saved(Image.fromarray(RGB), kind) for kind in ("PNG", "EPS", "PCX"))
 FLIPPED = PNG[: len(PNG) // 2] + bytes([PNG[len(PNG) // 2] ^ 4]) + PNG[len(PNG) // 2 + 1 :]
 
 
 # Decoders of other formats are not tried: some of them start programs.
-@pytest.mark.parametrize("content", [b"", b"hello", PNG[:8], FLIPPED, *map(saved, ("EPS", "PCX"))])
+@pytest.mark.parametrize("content", [b"", b"hello", PNG[:8], FLIPPED, EPS, PCX])
 def test_other_content_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "note.png"
     path.write_bytes(content)
@@ -225,10 +218,3 @@ def test_a_long_thin_strip_needs_little_memory(tmp_path: Path) -> None:
     strip[0, 500_000] = 200
     path = written(tmp_path / "strip.png", Image.fromarray(strip))
     assert read_image(path, 256, None).max() > 0
-
-
-def test_stack_makes_grey_rgb_where_some_are_rgb() -> None:
-    found = stack([GREY[None], channels_first(RGB)])
-    assert torch.equal(found[0], torch.from_numpy(GREY).expand(3, -1, -1))
-    assert torch.equal(found[1], torch.from_numpy(channels_first(RGB).copy()))
-    assert stack([GREY[None]]).shape == (1, 1, 16, 16)

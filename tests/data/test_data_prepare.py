@@ -17,7 +17,6 @@ from cemlib.data.prepare import (
     allocate,
     prepare,
     resolve_root,
-    split_indices,
     stratified,
 )
 from cemlib.data.prepared import Split
@@ -187,13 +186,3 @@ def test_a_source_cannot_deliver_nonsense(images: Tensor, labels: Tensor, messag
         Raw(bad, None, ("a", "b"))
     with pytest.raises(DataError, match=f"test: .*{message}"):
         Raw(GOOD, bad, ("a", "b"))
-
-
-def test_an_official_test_split_is_not_mixed_with_train() -> None:
-    labels = torch.arange(2).repeat(20)
-    images = torch.randint(0, 256, (40, 1, 8, 8), dtype=torch.uint8)
-    test = Split(images[:10], labels[:10])
-    official = Raw(Split(images, labels), test, ("a", "b"), shuffle_test=False)
-    indices = split_indices(official, DIGITS)
-    assert indices["test"].tolist() == list(range(10))
-    assert sorted([*indices["train"].tolist(), *indices["val"].tolist()]) == list(range(40))

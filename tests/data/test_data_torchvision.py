@@ -43,6 +43,8 @@ def test_torchvisions_files_are_read_in_the_official_order(
     assert np.array_equal(prepared.test.images[:, 0].numpy(), images)
     assert np.array_equal(prepared.test.labels.numpy(), labels)
     assert (len(prepared.train), len(prepared.val)) == (90, 10)
+    together = torch.cat([prepared.indices["train"], prepared.indices["val"]])
+    assert together.sort().values.tolist() == list(range(100))
     assert len(prepared.classes) == 10
     assert prepared.provenance["set"] == source
 

@@ -1,4 +1,4 @@
-"""Training penalties in half precision, and their optimisers."""
+"""Training penalties in half precision."""
 
 from typing import Any
 

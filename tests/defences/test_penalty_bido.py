@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from penalties import build
+from penalties import build, plain_alignment
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.preprocessing import KernelCenterer
 from torch import Tensor
 
 from cemlib.defences.penalties.bido import alignment, gaussian_kernel
@@ -20,11 +19,6 @@ def samples(dim: int, seed: int) -> Tensor:
 
 def plain_kernel(x: Tensor) -> np.ndarray:
     return rbf_kernel(x.double().numpy(), gamma=1 / (2 * 25 * x.shape[1]))
-
-
-def plain_alignment(k: np.ndarray, other: np.ndarray) -> float:
-    k, other = (KernelCenterer().fit_transform(each.copy()) for each in (k, other))
-    return float((k * other).sum() / np.linalg.norm(k) / np.linalg.norm(other))
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e-3])

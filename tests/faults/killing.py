@@ -1,7 +1,7 @@
 """Real commands of a small study in a checkout of its own, and ways to end them in the middle.
 
-The checkout is edited in one place: its jobs keep a checkpoint after every epoch, and not every 20
-seconds, so that a job of a second or two can be killed in the middle of writing one.
+The checkout is edited in one place: by default its jobs keep a checkpoint after every epoch, and
+not every 20 seconds, so that a job of a second or two can be killed in the middle of writing one.
 """
 
 import os
@@ -80,14 +80,6 @@ def python(*words: str, **options: Any) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, **options)
 
 
-def finish(place: Checkout, *words: str) -> str:
-    """Let a command end by itself; returns what it printed."""
-    process = start(place, *words)
-    out, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, out
-    return out
-
-
 def wait_for_line(process: "subprocess.Popen[str]", *parts: str) -> list[str]:
     """Read up to the first line that holds one of some texts."""
     lines = []
@@ -133,10 +125,11 @@ def _last_words(process: "subprocess.Popen[str]") -> str:
     return out
 
 
-def wait_for_write(process: "subprocess.Popen[str]", checkpoints: Path, number: int) -> None:
-    """Wait until the process has begun to write a checkpoint so many times."""
-    seen: set[Path] = set()
-    while len(seen) < number:
+def wait_for_write(process: "subprocess.Popen[str]", checkpoints: Path, more: int) -> None:
+    """Wait until the process has begun to write a checkpoint so many times more."""
+    seen = halves(checkpoints)
+    wanted = len(seen) + more
+    while len(seen) < wanted:
         assert process.poll() is None, "it had ended before it could be killed"
         seen |= halves(checkpoints)
 
@@ -162,10 +155,9 @@ def kill_at_random(
     process: "subprocess.Popen[str]", checkpoints: Path, draws: random.Random
 ) -> None:
     """Kill a job after its first epoch or batch: some of them later, or in a write."""
-    before = halves(checkpoints)
     wait_for_line(process, " epoch ", " batch ")
     if draws.random() < 0.5:
-        wait_for_write(process, checkpoints, len(before) + draws.randint(1, 3))
+        wait_for_write(process, checkpoints, draws.randint(1, 3))
     else:
         time.sleep(draws.uniform(0.0, 0.1))
     kill(process)

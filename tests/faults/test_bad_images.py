@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from broken_folders import DAMAGES, write_folder
 from deadlines import watchdog
+from short_study import STUDY, configure
 
 from cemlib.cli import main
 from cemlib.config.data import DataConfig
@@ -185,7 +186,7 @@ def test_duplicates_are_told(
     assert main(prepare_command(tmp_path)) == 0
     warning = "warning: 1 of 7 test images are also training images"
     assert capfd.readouterr().out.splitlines()[-1].startswith(warning)
-    facts = json.loads(Path("results/x/data/data.json").read_text())
+    facts = json.loads(Path("results/short/data/data.json").read_text())
     assert facts["duplicates_train_test"] == 1
     copy.unlink()
     assert main(prepare_command(tmp_path)) == 0
@@ -194,11 +195,5 @@ def test_duplicates_are_told(
 
 
 def prepare_command(folder: Path) -> list[str]:
-    study = {
-        "experiment": "x",
-        "data": {"source": "folder", "root": "images", "image_size": 8},
-        "defences": {"n": {}},
-        "attacks": {"linear": {}},
-    }
-    (folder / "study.yaml").write_text(json.dumps(study))
-    return ["prepare", "--config", "study.yaml"]
+    data = {"source": "folder", "root": "images", "image_size": 8}
+    return ["prepare", *configure(folder, STUDY | {"data": data})]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from checkout import Checkout
-from killing import STUDY, finish, python, small_study, start, wait_for_line
+from killing import STUDY, python, small_study, start, wait_for_line
 from result_files import bits
 from short_study import configure
 
@@ -60,7 +60,7 @@ def test_a_second_runner_is_refused_before_it_touches_anything(
 def base(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """The study by one runner and one job at a time, not to be changed."""
     place = small_study(tmp_path_factory.mktemp("concurrency") / "base", SHORT, interval=20.0)
-    finish(place, "run", "--config", "study.yaml")
+    place.cemlib("run", "--config", "study.yaml")
     return place
 
 

@@ -3,17 +3,18 @@
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from damaging import cut, flipped
-from killed_job import first_shown
-from killing import kill, only_checkpoint, start_training, wait_for_line
+from killed_job import Dying, first_shown
+from killing import only_checkpoint
 from result_files import bits
 from tiny_study import tiny_plan, trained
 
 from cemlib.records.checkpoint import Checkpoint
-from cemlib.records.layout import RunFolder
 from cemlib.study.split import train_job
 from cemlib.training.job import run
 
@@ -21,35 +22,15 @@ SETTINGS = {"epochs": 9, "select": "best_val"}
 DEFENCE = "clustering"
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results with the checkpoint of a training that was killed, not to be changed."""
-    results = tmp_path_factory.mktemp("damaged") / "killed"
-    tiny_plan(results, **SETTINGS)
-    victim = start_training(results, epochs=9)
-    wait_for_line(victim, " epoch 4/")
-    kill(victim)
-    return results
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    return trained(tmp_path_factory.mktemp("alone"), DEFENCE, **SETTINGS)
-
-
-@pytest.fixture
-def results(killed: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(killed, tmp_path / "copy"))
-
-
 @pytest.mark.parametrize(("damage", "times"), [(flipped, 100), (cut, 40)])
 def test_every_damage_is_noticed(
-    results: Path,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     damage: Callable[[bytes, random.Random], bytes],
     times: int,
 ) -> None:
-    checkpoint, draws = only_checkpoint(results), random.Random(0)
+    checkpoint, draws = Checkpoint(tmp_path / "job"), random.Random(0)
+    checkpoint.save({"weights": torch.rand(20)}, {"history": [{"loss": 0.5}]})
     whole = checkpoint.path.read_bytes()
     assert checkpoint.load() is not None
     for _ in range(times):
@@ -62,12 +43,19 @@ def test_every_damage_is_noticed(
 
 
 def test_a_job_with_a_damaged_checkpoint_begins_again(
-    results: Path, alone: RunFolder, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    checkpoint = only_checkpoint(results)
+    alone = trained(tmp_path / "alone", DEFENCE, **SETTINGS)
+    plan = tiny_plan(tmp_path / "died", **SETTINGS)
+    job, dying = train_job(plan, DEFENCE, 0), partial(Dying, interval=0.0, writes_left=4)
+    with monkeypatch.context() as patch:
+        patch.setattr("cemlib.training.job.Checkpoint", dying)
+        with pytest.raises(KeyboardInterrupt):
+            run(job)
+    checkpoint = only_checkpoint(tmp_path / "died")
     checkpoint.path.write_bytes(flipped(checkpoint.path.read_bytes(), random.Random(1)))
-    plan = tiny_plan(results, **SETTINGS)
-    run(train_job(plan, DEFENCE, 0))
+    capsys.readouterr()
+    run(job)
     said = capsys.readouterr().err
     assert said.startswith(f"{checkpoint.path}: damaged")
     assert first_shown(said) == 1

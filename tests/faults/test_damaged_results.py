@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 import short_study
-import torch
 from damaging import cut, flipped
 from short_study import REFINEMENT, SMALL, configure
 
 from cemlib.cli import main
 from cemlib.config import parse
 from cemlib.data.prepared import load as load_prepared
-from cemlib.evaluation.job import attempt, load_judge, read_scene
+from cemlib.evaluation.job import attempt, read_scene
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, read_json, sha256, write_json
 from cemlib.records.seal import FILES, OWN, read_sealed, write_sealed
@@ -33,7 +32,6 @@ from cemlib.study.plan import Plan
 from cemlib.study.split import attack_job, jobs, train_job
 from cemlib.tracking.results import read_result
 
-CPU = torch.device("cpu")
 STUDY = short_study.STUDY | {
     "attacks": {
         "decoder": SMALL,
@@ -42,7 +40,7 @@ STUDY = short_study.STUDY | {
     },
 }
 RUN, ATTACK = "runs/clustering/seed0", "runs/clustering/seed0/attacks/decoder-train_data"
-# Damages of each file, read by each of its readers: 104 in all, or 2,600.
+# Damages of each file, read by each of its readers: 96 in all, or 2,400.
 PLACES = [4, pytest.param(100, marks=pytest.mark.slow)]
 
 
@@ -92,9 +90,6 @@ class Readers:
         scene = read_scene(job, load_prepared(self.plan.layout.data))
         return metrics, _content(scene.victim), _content(scene.judge)
 
-    def judge(self) -> Any:
-        return _content(load_judge(self.plan, CPU))
-
     def begun_with(self) -> Callable[[], Any]:
         """An attack that begins with the decoder, on a scene that is set once."""
         job = attack_job(self.plan, "clustering", 0, ["refinement"])
@@ -108,17 +103,13 @@ class Readers:
         return begun
 
     def tables(self) -> Any:
-        frames = collect(*self._metrics())
-        return [frame.to_csv() for frame in frames]
+        found = jobs(self.plan)[-1].inputs
+        return [frame.to_csv() for frame in collect(found["runs"], found["attacks"])]
 
     def uploaded(self, folder: str) -> Any:
         found = read_result(self.root, self.root / folder / "metrics.json")
         files = {name: file for name, file in found.artifacts.items() if name != "metrics.json"}
         return found.status, found.tags, found.params, found.scores, found.curves, files
-
-    def _metrics(self) -> tuple[list[Path], list[Path]]:
-        found = jobs(self.plan)[-1].inputs
-        return list(found["runs"]), list(found["attacks"])
 
 
 def _content(deployed: Any) -> Any:
@@ -150,9 +141,9 @@ def reads_after_damage(file: Path, read: Callable[[], Any], places: int) -> tupl
 CASES = {
     "data/prepared.safetensors": ("prepared",),
     "data/data.json": ("prepared",),
-    "judge/model.safetensors": ("judge",),
-    "judge/config.json": ("judge",),
-    "judge/metrics.json": ("judge",),
+    "judge/model.safetensors": ("attacked",),
+    "judge/config.json": ("attacked",),
+    "judge/metrics.json": ("attacked",),
     f"{RUN}/model.safetensors": ("attacked",),
     f"{RUN}/config.json": ("attacked", "uploaded"),
     f"{RUN}/metrics.json": ("attacked", "tables", "uploaded"),

@@ -1,6 +1,6 @@
 """Full and read-only disks: one clear line, nothing half-written, and the same command goes on.
 
-The disk is a file system of a few hundred kB in memory, which only root may mount; elsewhere a
+The disk is a file system of 3 MB in memory, which only root may mount; elsewhere a
 limit on the size of a file stands for it.
 """
 

@@ -46,17 +46,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def attacked(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with the attacks on them."""
-    folder = Path(shutil.copytree(base, tmp_path_factory.mktemp("attacked") / "copy"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for name in ("decoder", "refinement"):
-            assert main(["attack", "--attack", name, *CONFIG]) == 0
-    return folder
-
-
 @pytest.fixture
 def folder(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, in which the test works."""
@@ -115,16 +104,12 @@ def test_a_training_keeps_its_last_finished_epoch(
     ("name", "line"), [("decoder", " epoch 5/"), ("refinement", "seed0 batch 3/")]
 )
 def test_an_attack_keeps_what_is_finished(
-    attacked: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    line: str,
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, line: str
 ) -> None:
     """Epochs of a decoder; of an optimisation, the images that are found."""
-    folder = Path(shutil.copytree(attacked, tmp_path / "copy"))
-    monkeypatch.chdir(folder)
+    for each in dict.fromkeys(["decoder", name]):
+        assert main(["attack", "--attack", each, *CONFIG]) == 0
+    expected = bits(folder / "results/tiny")
     command = ("attack", *CONFIG, "--attack", name)
     attack = python("-m", "cemlib", *command)
     wait_for_line(attack, line)
@@ -134,7 +119,7 @@ def test_an_attack_keeps_what_is_finished(
     finished = len(state["history"]) if name == "decoder" else len(tensors)
     assert finished >= 3
     assert go_on(command, capsys) == finished + 1
-    assert bits(folder / "results/tiny") == bits(attacked / "results/tiny")
+    assert bits(folder / "results/tiny") == expected
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_path_that_a_shell_would_run_holds_the_results(checkout: Checkout) -> 
     assert {path.name for path in root.iterdir()} - before <= ours
 
 
-@pytest.mark.slow  # quick tests show that it reads with `load`, and that faults stop it
+@pytest.mark.slow  # quick tests show that it reads with `resolved`, and that faults stop it
 @pytest.mark.parametrize("given", [True, False])
 def test_snakemake_refuses_a_key_given_twice(
     checkout: Checkout, tmp_path: Path, given: bool

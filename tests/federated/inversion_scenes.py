@@ -7,11 +7,9 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.func import vmap
 
-from cemlib.config.federated import MaskConfig
-from cemlib.federated.client import gradients, masked_gradients
+from cemlib.federated.client import gradients
 from cemlib.federated.inversion.gradients import Shared
 from cemlib.federated.inversion.scene import Scene
-from cemlib.federated.mask import draw_columns
 from cemlib.federated.network import FederatedNet, build, weights_of
 
 SHAPE = (1, 8, 8)
@@ -62,11 +60,11 @@ def flat_network() -> FederatedNet:
         return FederatedNet(nn.Identity(), 64, 10).double()
 
 
-def undefended(net: FederatedNet, images: Tensor, labels: Tensor, batch: int = 1) -> Shared:
+def undefended(net: FederatedNet, images: Tensor, labels: Tensor) -> Shared:
     """Return what the server sees of images (N, C, H, W) without a defence."""
-    groups = images.reshape(-1, batch, *images.shape[1:])
-    found, _ = vmap(partial(gradients, net, weights_of(net)))(groups, labels.view(-1, batch))
-    return Shared(found, class_means(images.dtype), batch)
+    each = vmap(partial(gradients, net, weights_of(net)))
+    found, _ = each(images[:, None], labels[:, None])
+    return Shared(found, class_means(images.dtype), 1)
 
 
 def scene(count: int, ratio: float = 1.0) -> Scene:
@@ -75,14 +73,3 @@ def scene(count: int, ratio: float = 1.0) -> Scene:
     prior = class_means()
     mixed = ratio * images + (1 - ratio) * prior[labels]
     return Scene(images, labels, mixed, torch.full((count,), ratio), prior)
-
-
-def observe(
-    net: FederatedNet, x: Tensor, y: Tensor, how: MaskConfig | None, draws: torch.Generator
-) -> dict[str, Tensor]:
-    """Return what the server sees of a client's step on images (B, C, H, W)."""
-    weights = weights_of(net)
-    if how is None:
-        return gradients(net, weights, x, y)[0]
-    columns = draw_columns(how.beta, net.classifier.out_features, draws).to(x)
-    return masked_gradients(net, weights, x, y, columns, how)[0]

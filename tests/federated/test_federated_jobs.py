@@ -32,11 +32,6 @@ def written(folder: Path, **changes: Any) -> Path:
     return Path(configure(folder, tiny(**changes))[1])
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    return written(tmp_path)
-
-
 def run(config: Path, *arguments: str) -> int:
     return main(["run", "--config", str(config), *arguments])
 
@@ -171,8 +166,8 @@ def test_a_damaged_generator_is_refused_by_name(copied, capsys):
         (("--only", "report"), "metrics.json: no such file"),
     ],
 )
-def test_a_wrong_call_is_told_in_a_line(config, capsys, arguments, message):
-    assert run(config, *arguments) == 2
+def test_a_wrong_call_is_told_in_a_line(tmp_path, capsys, arguments, message):
+    assert run(written(tmp_path), *arguments) == 2
     assert message in capsys.readouterr().err
 
 

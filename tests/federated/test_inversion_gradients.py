@@ -15,7 +15,6 @@ from inversion_scenes import (
     digits,
     flat_network,
     network,
-    observe,
     scene,
     undefended,
 )
@@ -25,6 +24,7 @@ from torch.nn import functional as F
 
 from cemlib.config.federated import MaskConfig, Variant
 from cemlib.config.federated_attacks import Combined, Cosine, DpSgd
+from cemlib.federated.client import step_of
 from cemlib.federated.inversion.closed_form import (
     estimated_mask,
     inferred_labels,
@@ -42,6 +42,7 @@ from cemlib.federated.inversion.gradients import (
 )
 from cemlib.federated.inversion.scene import shared_gradients
 from cemlib.federated.inversion.search import gradient_misfit, labels_of, targets_of
+from cemlib.federated.mask import draw_columns
 from cemlib.federated.network import BIAS, WEIGHT, FederatedNet, weights_of
 from cemlib.federated.private import draw_noise, epsilon, private_gradients
 from cemlib.numerics.seeds import generator
@@ -62,20 +63,21 @@ def test_gradients_are_those_of_each_problem_by_itself(name: str) -> None:
 
 @pytest.mark.parametrize("mask", [None, MaskConfig(beta=4), MaskConfig(order="soteria")])
 def test_what_is_attacked_is_what_a_client_sends(mask: MaskConfig | None) -> None:
-    net, where = network(), scene(4)
-    shared = shared_gradients(net, where, Variant(mask=mask), 2, seed=9)
+    net, where, variant = network(), scene(4), Variant(mask=mask)
+    shared = shared_gradients(net, where, variant, 2, seed=9)
     for number in range(2):
         rows = slice(2 * number, 2 * number + 2)
         draws = generator(9, "inversion_columns", number)
         images, labels = where.images[rows], where.labels[rows]
-        sent = observe(net, images, labels, mask, draws)
+        columns = () if mask is None else (draw_columns(mask.beta, 10, draws),)
+        sent, _ = step_of(net, variant)(weights_of(net), images, labels, *columns)
         for name, value in sent.items():
             torch.testing.assert_close(shared.gradients[name][number], value, rtol=1e-4, atol=1e-7)
 
 
 def test_an_update_is_the_mean_gradient_of_its_local_steps() -> None:
     """Against torch's optimiser; each step takes the next two images."""
-    net, where, found = network(), scene(12), {}
+    net, where = network(), scene(12)
     shared = shared_gradients(net, where, Variant(), 6, seed=0, steps=3, lr=0.2)
     targets = F.one_hot(where.labels, 10).float().view(2, 6, 10)
     simulated = gradient_function(net, 3, 0.2)(where.images.view(2, 6, 1, 8, 8), targets)
@@ -190,7 +192,7 @@ def test_epsilon_lies_between_the_exact_one_and_a_simple_bound(noise: float) -> 
 
 
 @pytest.mark.parametrize("noise", [5.0, 20.0, 100.0])
-def test_epsilon_of_many_subsampled_steps_is_positive_and_falls_with_the_noise(
+def test_epsilon_of_many_subsampled_steps_lies_between_two_bounds(
     noise: float,
 ) -> None:
     """Between that of one step, and that of steps on all images by Renyi divergence in closed form.

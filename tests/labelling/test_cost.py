@@ -1,13 +1,10 @@
 """The cost of a round: what can be counted by hand is, and no time is claimed."""
 
-import math
 from collections import Counter
 
-import pandas as pd
 import pytest
 
 from cemlib.labelling.cost import Row, measured
-from cemlib.labelling.tables import growth_exponent
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +27,3 @@ def test_ciphertexts_and_bytes_are_those_of_the_slots(rows: list[Row]) -> None:
         needed = -(-4 * images // slots[row["packing"]])
         assert row["ciphertexts"] * images == needed
         assert row["bytes"] * images == 3 * (2 * 35 + 32 + 2 * needed * width + 32 * images)
-
-
-def test_the_exponent_of_a_power_law_is_found() -> None:
-    rows = pd.DataFrame({"key_bits": [256, 512, 1024]})
-    rows["seconds"] = 1e-9 * rows["key_bits"] ** 2.58
-    assert growth_exponent(rows, "seconds") == pytest.approx(2.58)
-    assert math.isnan(growth_exponent(rows[:1], "seconds"))

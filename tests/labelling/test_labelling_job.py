@@ -118,7 +118,7 @@ def test_costs_have_our_rows_and_the_published_ones(plan: Plan) -> None:
 def test_a_killed_repeat_goes_on_to_the_same_numbers(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed as it asks a second time: what it had learned is not learned again."""
+    """Interrupted as it asks a second time: what was answered is not asked again."""
     other = plan_in(tmp_path)
     list(rerun_job(prepare_job(other)))
     real, calls = experiment.aggregate, []

@@ -1,9 +1,10 @@
-"""Parties as separate processes, started by the commands that their owners run."""
+"""Parties as separate processes, started by their owners' commands, and what they refuse."""
 
 import csv
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -41,38 +42,33 @@ class Group:
         folder.mkdir()
         voters = (VOTER.format(i, 2 * i + 1) for i in range(participants))
         (folder / "voter.py").write_text("".join(voters))
-        number = "--participants", str(participants), "--classes", "4", "--noise-std", "0"
-        ended(self.start("deal", "keys", *number, *options))
+        deal = f"deal keys --participants {participants} --classes 4 --noise-std 0"
+        ended(self.start(deal, *options))
         certify(folder / "keys", participants)
 
-    def start(self, *arguments: str) -> Process:
-        started = python("-m", "cemlib", "pctc", *arguments, cwd=self.folder)
+    def start(self, command: str, *options: str) -> Process:
+        words = "-m", "cemlib", "pctc", *command.split(), *options
+        started = python(*words, cwd=self.folder)
         self.processes.append(started)
         return started
 
     def aggregator(self) -> tuple[Process, int]:
         """The aggregator and its port."""
-        own = "--listen", f"{HOST}:0", "--certificate", "keys/aggregator.pem"
-        process = self.start("aggregate", *own, *TLS)
+        own = "--certificate keys/aggregator.pem"
+        process = self.start(f"aggregate --listen {HOST}:0 {own}", *TLS)
         said = process.stdout.readline()
         assert said.startswith(f"listening on {HOST}:")
         return process, int(said.rpartition(":")[2])
 
     def party(self, index: int, port: int, *options: str) -> Process:
-        own = (
-            "--certificate",
-            f"keys/participant-{index}.pem",
-            "--share",
-            f"keys/share-{index}.json",
-        )
-        voter = "--classifier", f"voter:vote_{index}", "--ledger", f"ledger-{index}.txt"
-        options = "--most", "2000", *options
-        return self.start("party", "--connect", f"{HOST}:{port}", *own, *voter, *TLS, *options)
+        own = f"--certificate keys/participant-{index}.pem --share keys/share-{index}.json"
+        voter = f"--classifier voter:vote_{index} --ledger ledger-{index}.txt --most 2000"
+        return self.start(f"party --connect {HOST}:{port} {own} {voter}", *TLS, *options)
 
     def requester(self, port: int, images: NDArray[np.uint8], name: str) -> Process:
         np.save(self.folder / f"{name}.npy", images)
-        own = "--certificate", "keys/requester.pem", "--images", f"{name}.npy", "--out", name
-        return self.start("request", "--connect", f"{HOST}:{port}", *own, *TLS)
+        own = f"--certificate keys/requester.pem --images {name}.npy --out {name}"
+        return self.start(f"request --connect {HOST}:{port} {own}", *TLS)
 
     def close(self) -> None:
         for process in self.processes:
@@ -104,12 +100,10 @@ def table(group: Group, name: str) -> tuple[list[str], NDArray[np.float64]]:
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
     """Three participants, who have voted on MANY."""
-    made = Group(
-        tmp_path_factory.mktemp("group") / "of", 3, "--key-bits", "256", "--insecure-for-testing"
-    )
-    whole_round(made, MANY, "labels.csv")
-    yield made
-    made.close()
+    weak = "--key-bits", "256", "--insecure-for-testing"
+    with closing(Group(tmp_path_factory.mktemp("group") / "of", 3, *weak)) as made:
+        whole_round(made, MANY, "labels.csv")
+        yield made
 
 
 def whole_round(group: Group, images: NDArray[np.uint8], name: str) -> None:
@@ -199,8 +193,9 @@ def test_a_share_under_anothers_name_is_refused(running: Parties) -> None:
 def test_a_ledger_refuses_what_it_has_and_stays_as_it_was(tmp_path: Path) -> None:
     ledger, (first, second) = tmp_path / "ledger.txt", digests(IMAGES)
     enter(ledger, [first], most=1)
-    for new, why in (([first], "second vote on 1 of 1"), ([second, second], "on 1 of 2")):
-        with pytest.raises(LabellingError, match=f"ledger.txt: no {why}|{why}"):
+    for new in ([first], [second, second]):
+        why = rf"ledger\.txt: no second vote on 1 of {len(new)}"
+        with pytest.raises(LabellingError, match=why):
             enter(ledger, new)
     with pytest.raises(LabellingError, match="1 images after 1, of 1 at most"):
         enter(ledger, [second], most=1)
@@ -275,9 +270,6 @@ def test_a_table_that_cannot_be_written_costs_no_votes(
 
 @pytest.mark.slow
 def test_fifteen_processes_at_2048_bits(tmp_path: Path) -> None:
-    group = Group(tmp_path / "of", 15)
-    try:
+    with closing(Group(tmp_path / "of", 15)) as group:
         whole_round(group, MANY[:9], "labels.csv")
         assert np.array_equal(table(group, "labels.csv")[1], plain_sums(MANY[:9], 15))
-    finally:
-        group.close()

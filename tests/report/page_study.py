@@ -26,8 +26,6 @@ MARKUP = "</script><script>document.title='pwned'</script><img src=x onerror=ale
 def page_study(root: Path) -> Study:
     """Three defences, two seeds; the training of `clustering` failed with seed 1, in markup."""
     study = fill(Study(root), defences=DEFENCES, seeds=2)
-    kept = [path for path in study.attacks if "clustering/seed1" not in str(path)]
-    study.attacks[:] = kept
     folder = study.add_run("clustering", 1, status="failed", reason=MARKUP)
     write_jsonl(folder.history, [{"epoch": 1, "train_loss": 2.0}])
     facts = {"classes": [*map(str, range(11)), MARKUP], "image_shape": [1, 16, 16]}

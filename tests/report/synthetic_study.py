@@ -36,15 +36,10 @@ class Study:
     def frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Runs and attacks as the report reads them; all attacks on failed runs have failed."""
         runs, attacks = collect(self.runs, self.attacks)
-        if (runs["status"] != "failed").all():
-            return runs, attacks
         kinds = attacks[["attack", "knowledge", "queries"]].drop_duplicates()
         failed = runs.loc[runs["status"] == "failed", ["defence", "seed", "status", "reason"]]
-        key = ["defence", "seed", "attack", "knowledge"]
-        done = {*attacks[key].itertuples(index=False, name=None)}
         for row in failed.merge(kinds, how="cross").to_dict("records"):
-            if tuple(row[name] for name in key) not in done:
-                self.add_attack(**row)
+            self.add_attack(**row)
         return collect(self.runs, self.attacks)
 
     def add_run(self, defence: str, seed: int, **changes: Any) -> RunFolder:

@@ -3,11 +3,11 @@
 import base64
 import hashlib
 import re
-from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
 from page_study import DEFENCES, FIGURES, MARKUP, build, page_study, settings
 from PIL import Image
 from synthetic_study import Study
@@ -21,42 +21,20 @@ from cemlib.report.page import write_page
 from cemlib.report.texts import comparisons_document, summary_document
 
 
-class Reader(HTMLParser):
-    """Elements with their attributes, the cells of tables, and the content of raw elements."""
+class Reader:
+    """A page: its elements, the cells of its tables, and its text outside of cells."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.tables: list[list[list[str]]] = []
-        self.raw: dict[str, list[str]] = {"script": [], "style": []}
-        self.text = ""
-        self._open: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self._open.append(tag)
-        if tag == "table":
-            self.tables.append([])
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        while self._open and self._open.pop() != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        if self._open and self._open[-1] in self.raw:
-            self.raw[self._open[-1]].append(data)
-        elif self._open and self._open[-1] in ("td", "th"):
-            self.tables[-1][-1][-1] += data
-        else:
-            self.text += data
+        self.found = BeautifulSoup(text, "html.parser")
+        self.tables = [
+            [[cell.text for cell in row(["th", "td"])] for row in table("tr")]
+            for table in self.found("table")
+        ]
+        apart = ("th", "td", "style", "script")
+        self.text = "".join(t for t in self.found(string=True) if t.parent.name not in apart)
 
     def values(self, name: str) -> list[str]:
-        return [str(found[name]) for _, found in self.elements if found.get(name)]
+        return [each[name] for each in self.found(attrs={name: True}) if each[name]]
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +51,8 @@ def test_the_tables_are_those_of_the_report(paged: Study, page: Reader) -> None:
         assert found == [list(table.titles), *map(list, table.rows)]
     for text in (note for document in documents for note in document.notes):
         assert text in page.text
-    opened = [found for tag, found in page.elements if tag == "details" and "open" in found]
-    assert len(opened) == 2 + 3  # worst cases, and the first figure of each kind
+    # The worst cases, and the first figure of each kind.
+    assert len(page.found("details", open=True)) == 2 + 3
 
 
 def test_images_that_are_in_two_splits_are_told(page: Reader) -> None:
@@ -98,12 +76,13 @@ def test_every_picture_and_link_is_within_the_page(page: Reader) -> None:
     assert anchors <= set(page.values("id"))
     for name in ("src", "href", "srcset", "action", "style"):
         assert all(value.startswith(("#", "data:")) for value in page.values(name)), name
-    assert not [name for _, found in page.elements for name in found if name.startswith("on")]
+    names = {name for each in page.found(True) for name in each.attrs}
+    assert not [name for name in names if name.startswith("on")]
 
 
 def test_the_menu_has_the_order_of_the_page(page: Reader) -> None:
     _icon, _skip, *links = page.values("href")
-    parts = [f"#{found['id']}" for tag, found in page.elements if tag == "section"]
+    parts = [f"#{section['id']}" for section in page.found("section")]
     assert links[: len(parts)] == parts
 
 
@@ -123,12 +102,13 @@ def test_the_page_of_a_study_with_sweeps_has_its_tables_at_equal_accuracy(tmp_pa
 
 
 def test_the_policy_names_the_style_and_allows_no_script(page: Reader) -> None:
-    (policy,) = (found["content"] for _, found in page.elements if "http-equiv" in found)
-    digest = base64.b64encode(hashlib.sha256(page.raw["style"][0].encode()).digest()).decode()
-    assert f"style-src 'sha256-{digest}'" in str(policy)
-    assert "default-src 'none'" in str(policy)
-    assert "script-src" not in str(policy)
-    assert "http" not in str(policy)
+    (policy,) = (meta["content"] for meta in page.found(attrs={"http-equiv": True}))
+    (style,) = (each.string for each in page.found("style"))
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+    assert "http" not in policy
     assert not re.search(r"</style|<!--", STYLE.read_text(), re.IGNORECASE)
 
 
@@ -142,8 +122,8 @@ def test_text_from_a_study_is_no_markup(paged: Study, tmp_path: Path) -> None:
     config = settings() | {"experiment": MARKUP}
     config["data"] |= {"source": MARKUP}
     page = Reader(build(paged, tmp_path / "index.html", config).read_text())
-    assert not page.raw["script"]
-    assert not [found for _, found in page.elements if found.get("src") == "x"]
+    assert not page.found("script")
+    assert not page.found(src="x")
     assert page.text.count(MARKUP) >= 4
 
 

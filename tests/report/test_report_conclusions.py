@@ -28,6 +28,11 @@ CIFAR100 = "map_cifar100_again+map_cifar100_clustering"
 BOTH = "sparse_image_aware"
 
 
+def remade(start: str, root: Path = ROOT) -> str:
+    """A page that has only the block with this first line, made again."""
+    return with_conclusions(f"<!-- results/published/{start} -->\n<!-- end -->", root)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_say_what_the_published_files_say(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -36,7 +41,7 @@ def test_pages_say_what_the_published_files_say(page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "study", "said", "families", "reference"),
+    ("page", "study", "said", "family", "reference"),
     [
         ("README.md", STRONG, "`clustering` makes the error N to N %", LARGER, "noise"),
         ("README.md", STRONG, "is N to N times as large", BOTH, LARGER),
@@ -48,7 +53,7 @@ def test_pages_say_what_the_published_files_say(page: str) -> None:
     ],
 )
 def test_ranges_are_those_of_the_published_curves(
-    page: str, study: str, said: str, families: str, reference: str
+    page: str, study: str, said: str, family: str, reference: str
 ) -> None:
     """They span both attackers and all accuracies at which a family has a number."""
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
@@ -57,7 +62,7 @@ def test_ranges_are_those_of_the_published_curves(
     joined = _tradeoff(ROOT, place, None, ()) if "+" in study else None
     table = pd.read_csv(ROOT / place / "tradeoff.csv") if joined is None else joined
     mse = table.pivot(index=["knowledge", "accuracy"], columns="family", values="mse_mean")
-    ratios = mse[families.split("|")].div(mse[reference], axis=0).stack()
+    ratios = mse[family] / mse[reference]
     bounds = (ratios.min(), ratios.max())
     assert found == tuple(f"{100 * r - 100:.0f}" if "%" in said else f"{r:.1f}" for r in bounds)
 
@@ -210,8 +215,7 @@ def test_published_claims_are_those_of_the_published_runs() -> None:
 
 def test_a_block_of_a_study_with_sweeps_has_a_row_of_each() -> None:
     def rows_of(chosen: str = "") -> list[tuple[str, str]]:
-        block = f"<!-- results/published/map_faces_again{chosen} -->\n<!-- end -->\n"
-        page = with_conclusions(block, ROOT)
+        page = remade(f"map_faces_again{chosen}")
         return re.findall(r"^\| (\w[\w, .λσ]+) \| [\d.]+ ± [\d.]+ \| ([\d.]+)†? ", page, re.M)
 
     rows = rows_of()
@@ -241,8 +245,7 @@ def joined(root: Path, config: str) -> str:
     folder.mkdir()
     runs.dropna(subset="defence").to_csv(folder / "runs.csv", index=False)
     write_json(folder / "provenance.json", {"command": f"cemlib run --config {config}"})
-    start = "<!-- results/published/map_cifar10+mine at 45.5 % of arl, clustering, bido -->"
-    return with_conclusions(f"{start}\n<!-- end -->", root)
+    return remade("map_cifar10+mine at 45.5 % of arl, clustering, bido", root)
 
 
 def test_a_joined_family_is_read_as_if_it_were_of_the_study(tmp_path: Path) -> None:
@@ -257,11 +260,8 @@ def test_a_joined_family_is_read_as_if_it_were_of_the_study(tmp_path: Path) -> N
 
 
 def test_families_chosen_beside_the_studys_first_keep_its_correction() -> None:
-    start = "<!-- results/published/map_cifar100_again at 37 %"
-    whole, part = (
-        with_conclusions(f"{start}{of} -->\n<!-- end -->", ROOT).splitlines()[2:]
-        for of in ("", " of noise, clustering")
-    )
+    start = "map_cifar100_again at 37 %"
+    whole, part = (remade(f"{start}{of}").splitlines()[2:] for of in ("", " of noise, clustering"))
     kept = re.compile("family|---|noise|clustering")
     assert part == [line for line in whole if " | " not in line or kept.search(line)]
 
@@ -271,7 +271,7 @@ def test_families_chosen_beside_the_studys_first_keep_its_correction() -> None:
 )
 def test_a_family_that_the_study_lacks_is_named(block: str) -> None:
     with pytest.raises(ValueError, match=r"map_cifar10: no family arll \(it has noise, clustering"):
-        with_conclusions(f"<!-- results/published/map_cifar10{block} -->\n<!-- end -->", ROOT)
+        remade(f"map_cifar10{block}")
 
 
 @pytest.mark.parametrize(
@@ -293,9 +293,7 @@ def test_a_block_that_cannot_be_made_is_refused(block: str, message: str) -> Non
 
 def test_families_left_out_leave_the_others() -> None:
     ours, theirs = (
-        with_conclusions(
-            f"<!-- results/published/map_whole compared {which} -->\n<!-- end -->", ROOT
-        )
+        remade(f"map_whole compared {which}")
         for which in ("without image_aware", "of noise, clustering, sparse")
     )
     assert ours.splitlines()[1:] == theirs.splitlines()[1:]
@@ -306,8 +304,7 @@ def test_chosen_families_are_compared_with_the_first_of_them() -> None:
     """The difference of two families changes its sign with their order."""
 
     def rows(chosen: str) -> list[list[str]]:
-        block = f"<!-- results/published/map_cifar10 at 45.5 % of {chosen} -->\n<!-- end -->"
-        lines = with_conclusions(block, ROOT).splitlines()
+        lines = remade(f"map_cifar10 at 45.5 % of {chosen}").splitlines()
         return [line.split(" | ") for line in lines if line.startswith("| ")][2:]
 
     ours, theirs = rows("sparse, arl"), rows("arl, sparse")
@@ -315,8 +312,8 @@ def test_chosen_families_are_compared_with_the_first_of_them() -> None:
     assert [row[1] for row in theirs] == ["arl", "sparse"] * 2
     assert [float(row[6]) for row in ours[1::2]] == [-float(row[6]) for row in theirs[1::2]]
     assert [row[2:6] for row in ours[::2]] == [row[2:6] for row in theirs[1::2]]
-    block = "<!-- results/published/map_cifar10 compared of arl, sparse -->\n<!-- end -->"
-    (head, _, only) = re.findall(r"^\| (.*) \|$", with_conclusions(block, ROOT), re.M)
+    block = remade("map_cifar10 compared of arl, sparse")
+    (head, _, only) = re.findall(r"^\| (.*) \|$", block, re.M)
     assert head.split(" | ")[1] == "45.5 %, train_data"
     share = float(theirs[1][6]) / float(theirs[0][2].split()[0])
     assert only.startswith(f"`sparse` | **{100 * share:+.0f} %** | ")
@@ -339,7 +336,7 @@ def test_what_differs_or_is_there_already_does_not_join(
 
 def test_differences_are_those_of_the_studys_own_table() -> None:
     """In % of the MSE behind noise, and bold where p is below 0.05, as in its `tradeoff.csv`."""
-    text = with_conclusions("<!-- results/published/map_cifar10 compared -->\n<!-- end -->", ROOT)
+    text = remade("map_cifar10 compared")
     head, *rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
     found = {row[0].strip("| `"): [cell.strip(" |") for cell in row[1:]] for row in rows[1:]}
     table = pd.read_csv(ROOT / "results/published/map_cifar10/tradeoff.csv")
@@ -356,14 +353,8 @@ def test_differences_are_those_of_the_studys_own_table() -> None:
 
 def test_holms_correction_is_that_of_the_studys_own_table() -> None:
     """Over both accuracies that the study names, as in its `tradeoff.csv`."""
-    blocks = (
-        f"<!-- results/published/map_cifar10 at {at} % -->\n<!-- end -->" for at in (45.5, 43.5)
-    )
-    text = with_conclusions("\n".join(blocks), ROOT)
     table = pd.read_csv(ROOT / "results/published/map_cifar10/tradeoff.csv")
     for row in table.dropna(subset="p_holm").to_dict("records"):
-        block = text.split(f"<!-- results/published/map_cifar10 at {row['accuracy']} % -->")[1]
-        (line,) = re.findall(
-            rf"^\| {row['knowledge']} \| {row['family']}†? \|.*$", block.split("<!-- end")[0], re.M
-        )
-        assert float(line.split("|")[-4]) == pytest.approx(row["p_holm"], rel=0.06)
+        line = rf"^\| {row['knowledge']} \| {row['family']}†? \|.*$"
+        (found,) = re.findall(line, remade(f"map_cifar10 at {row['accuracy']} %"), re.M)
+        assert float(found.split("|")[-4]) == pytest.approx(row["p_holm"], rel=0.06)

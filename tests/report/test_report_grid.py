@@ -64,7 +64,7 @@ def test_of_each_sweep_the_defence_nearest_to_the_accuracy_is_shown(study: Study
     strip(0.01).save(study.add_attack("none", 0, mse=0.01).reconstructions)
     for name, top1 in accurate.items():
         study.add_run(name, 0, top1=top1 / 100)
-        mse = 0.001 if name == "g2" else 0.1 - top1 / 1000  # g1 and g3 beat it together
+        mse = 0.001 if name == "g2" else 0.1 - top1 / 1000  # g1 beats it in both
         strip(mse).save(study.add_attack(name, 0, mse=mse).reconstructions)
     families = {
         key: {name: {"noise_std": name[1]} for name in accurate if name[0] == key} for key in "ng"

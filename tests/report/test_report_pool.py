@@ -14,33 +14,23 @@ from cemlib.report.tables import read_runs
 OF_IMAGES = ["boot_low", "boot_high"]
 
 
-@pytest.fixture
-def three_seeds(study: Study) -> Study:
-    """A study whose last run has failed, and one of its attacks."""
-    filled = fill(study, DEFENCES)
-    failed = {"status": "failed", "reason": "diverged"}
-    filled.add_attack("gated", 0, "decoder", "public_data", **failed)
-    filled.add_run("slot", 2, **failed)
-    lost = f"{study.root}/runs/slot/seed2/"
-    filled.attacks = [path for path in filled.attacks if not str(path).startswith(lost)]
-    return filled
-
-
 def of_seeds(study: Study, seeds: set[int]) -> Results:
     runs, attacks = study.frames()
     chosen = (frame[frame["seed"].isin(seeds)] for frame in (runs, attacks))
     return Results(*chosen, DEFENCES, reference="noise")
 
 
-def test_tables_of_pooled_seeds_are_those_of_one_machine(
-    three_seeds: Study, tmp_path: Path
-) -> None:
-    published, root = tmp_path / "published", three_seeds.root
-    write_tables(of_seeds(three_seeds, {0, 2}), root, published)
-    both = pooled(of_seeds(three_seeds, {1}), root, published / "runs.csv")
+def test_tables_of_pooled_seeds_are_those_of_one_machine(study: Study, tmp_path: Path) -> None:
+    """Of a study whose last run has failed, and one of its attacks."""
+    failed = {"status": "failed", "reason": "diverged"}
+    fill(study, DEFENCES).add_attack("gated", 0, "decoder", "public_data", **failed)
+    study.add_run("slot", 2, **failed)
+    published, root = tmp_path / "published", study.root
+    write_tables(of_seeds(study, {0, 2}), root, published)
+    both = pooled(of_seeds(study, {1}), root, published / "runs.csv")
     out = tmp_path / "pooled"
     written = [*write_tables(both, root, out), *write_figures(both, out)]
-    write_tables(of_seeds(three_seeds, {0, 1, 2}), root, tmp_path / "whole")
+    write_tables(of_seeds(study, {0, 1, 2}), root, tmp_path / "whole")
     for name in ("runs", "summary"):
         texts = [(tmp_path / place / f"{name}.csv").read_text() for place in ("pooled", "whole")]
         assert texts[0] == texts[1]
@@ -92,7 +82,6 @@ def test_a_table_without_a_newer_column_is_read(full_study: Study, tmp_path: Pat
 def test_a_defence_may_be_called_as_a_missing_value(study: Study, tmp_path: Path) -> None:
     names = ("None", "NA")
     for name in names:
-        study.add_run(name, 0)
         study.add_attack(name, 0)
     write_tables(Results(*study.frames(), names, reference="NA"), study.root, tmp_path)
     for frame in read_runs(tmp_path / "runs.csv"):

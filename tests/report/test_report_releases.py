@@ -28,7 +28,6 @@ ATTACKS = (
 def several_releases(study: Study) -> Study:
     for seed in (0, 1):
         for defence in ORDER:
-            study.add_run(defence, seed)
             for attack, queries, *errors in ATTACKS:
                 mse = errors[ORDER.index(defence)][seed]
                 study.add_attack(defence, seed, attack, "train_data", mse=mse, queries=queries)
@@ -72,7 +71,6 @@ def test_the_summary_counts_what_had_not_converged_and_averages_identification(
 ) -> None:
     shares = (0.5, 0.7, 0.9)
     for seed, converged in enumerate((False, True, False)):
-        study.add_run("noise", seed)
         changes = {"converged": converged, "recon_top1": shares[seed]}
         study.add_attack("noise", seed, mse=0.01, **changes)
         study.add_attack("noise", seed, "linear", "train_data", mse=0.02)

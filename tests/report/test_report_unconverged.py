@@ -68,7 +68,6 @@ def test_a_seed_that_is_in_no_pair_bars_nothing(tmp_path: Path) -> None:
     study = fill(Study(tmp_path / "synthetic"), ("noise", "gated"), ("train_data",))
     interrupt(study, "gated", 2)
     study.add_run("noise", 2, status="failed", reason="diverged")
-    study.attacks[:] = [path for path in study.attacks if "noise/seed2" not in str(path)]
     assert set(comparisons_table(*study.frames(), DEFENCES, None)["unconverged"]) == {""}
 
 
@@ -80,7 +79,6 @@ def test_the_worst_case_is_marked_where_an_attack_that_it_quotes_is(
 
     A closed form may be the strongest because the attack that learns has not learned enough.
     """
-    study.add_run("noise", 0)
     best = None if strongest == "linear" else True
     for attack, mse, share, converged in ((strongest, 0.01, 0.5, best), ("gan", 0.02, 0.8, False)):
         scores = {"mse": mse, "recon_top1": share, "converged": converged}
@@ -161,16 +159,25 @@ def test_a_saved_figure_explains_the_mark(drawn: dict[str, Figure], tmp_path: Pa
         assert any(text.get_text().startswith(NOTE) for text in drawn[name].texts) == explained
 
 
-def sweep_of(name: str, members: dict[str, tuple[list[float], float]]) -> pd.DataFrame:
-    """Return points of a family: per member, accuracies by seed (NaN: failed) and one error."""
+LOST = (math.nan, math.nan)  # of a seed that failed
+
+
+def points_of(
+    late: tuple[str, int], **families: dict[str, list[tuple[float, float]]]
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the points of families, whose members have an accuracy and an error per seed.
+
+    And the families. The attack on one member and seed had not converged.
+    """
     rows = [
-        {"family": name, "knowledge": "train_data", "defence": member, "seed": seed}
-        | dict.fromkeys(SCORES_OF_POINTS, math.nan if math.isnan(accuracy) else error)
-        | {"accuracy": accuracy, "unconverged": 0, "unconverged_recon": 0}
-        for member, (accuracies, error) in members.items()
-        for seed, accuracy in enumerate(accuracies)
+        {"family": family, "knowledge": "train_data", "defence": member, "seed": seed}
+        | dict.fromkeys(SCORES_OF_POINTS, error)
+        | {"accuracy": accuracy, "unconverged": int((member, seed) == late), "unconverged_recon": 0}
+        for family, members in families.items()
+        for member, of_seeds in members.items()
+        for seed, (accuracy, error) in enumerate(of_seeds)
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows), {name: {key: {} for key in of} for name, of in families.items()}
 
 
 def late_at_92(unfinished: tuple[str, int]) -> dict[str, Any]:
@@ -179,25 +186,18 @@ def late_at_92(unfinished: tuple[str, int]) -> dict[str, Any]:
     On all seeds, and on all but one, the curve of `first` is read between `middle` and `weak`. On
     the two seeds that are left, `middle` has 91 %, so it is read between `strong` and `middle`.
     """
-    first = sweep_of(
-        "first",
-        {
-            "strong": ([98.0] * 4, 0.1),
-            "middle": ([91.0, 91.0, 97.0, 97.0], 0.2),
-            "weak": ([90.0] * 4, 0.3),
+    points, families = points_of(
+        unfinished,
+        first={
+            "strong": [(98.0, 0.1)] * 4,
+            "middle": [(91.0, 0.2)] * 2 + [(97.0, 0.2)] * 2,
+            "weak": [(90.0, 0.3)] * 4,
+        },
+        other={
+            "mild": [(95.0, 0.3), (94.0, 0.3), LOST, LOST],
+            "hard": [(89.0, 0.5), (91.0, 0.5), LOST, LOST],
         },
     )
-    lost = [math.nan] * 2
-    other = sweep_of(
-        "other", {"mild": ([95.0, 94.0, *lost], 0.3), "hard": ([89.0, 91.0, *lost], 0.5)}
-    )
-    points = pd.concat([first, other])
-    is_late = (points["defence"] == unfinished[0]) & (points["seed"] == unfinished[1])
-    points.loc[is_late, "unconverged"] = 1
-    families: Any = {
-        name: {member: {} for member in of["defence"].unique()}
-        for name, of in points.groupby("family", sort=False)
-    }
     found = tradeoff_table(points, Sweeps(families, match_accuracy=[92.0]))
     row: dict[str, Any] = found.set_index("family").loc["other"].to_dict()
     return row | {"n_of_first": found["n_unconverged"].iloc[0]}
@@ -224,18 +224,10 @@ def test_sweeps_count_it_where_a_curve_without_one_seed_is_read_from_it(
         "late": [(95.0, 0.06), (95.0, 0.00), (95.0, 0.00)],
         "low": [(90.0, 0.08), (90.0, 0.08), (90.0, 0.09)],
     }
-    rows = [
-        {"family": "f", "knowledge": "train_data", "defence": name, "seed": seed}
-        | dict.fromkeys(SCORES_OF_POINTS, error)
-        | {"accuracy": accuracy, "unconverged": int(name == "late" and seed == unfinished_seed)}
-        | {"unconverged_recon": 0}
-        for name, of_seeds in values.items()
-        for seed, (accuracy, error) in enumerate(of_seeds)
-    ]
-    families: Any = {"f": {name: {} for name in values}}
-    points, sweeps = pd.DataFrame(rows), Sweeps(families, match_accuracy=[94.0])
+    points, families = points_of(("late", unfinished_seed), f=values)
     assert mean_curve(points).index.tolist() == ["low", "high"]
-    assert tradeoff_table(points, sweeps)["n_unconverged"].tolist() == [count]
+    found = tradeoff_table(points, Sweeps(families, match_accuracy=[94.0]))
+    assert found["n_unconverged"].tolist() == [count]
 
 
 def test_sweeps_count_it_at_the_accuracies_beside_it(unfinished: Study) -> None:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pandas as pd
-import pytest
 from page_study import DEFENCES, build, page_study
 from synthetic_study import Study, change
 
@@ -20,29 +19,24 @@ BLIND = (
 )
 
 
-@pytest.fixture(scope="module")
-def nonsense(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A classifier that names one class of ten, and attacks that the mean image beats."""
-    study = page_study(tmp_path_factory.mktemp("nonsense") / "synthetic")
+def test_chance_and_the_mean_image_are_told_everywhere(tmp_path: Path) -> None:
+    """Of a classifier that names one class of ten, and attacks that the mean image beats."""
+    study = page_study(tmp_path / "synthetic")
     change(study.root / "runs/noise/seed0/metrics.json", top1=0.105)
     for attack in ("decoder", "linear"):
         folder = study.root / f"runs/none/seed1/attacks/{attack}-train_data"
         change(folder / "metrics.json", mse=0.07)
-    return study
-
-
-def test_chance_and_the_mean_image_are_told_everywhere(nonsense: Study, tmp_path: Path) -> None:
-    results = Results(*nonsense.frames(), DEFENCES)
+    results = Results(*study.frames(), DEFENCES)
     assert warnings(summary_table(results.runs, results.attacks, DEFENCES)) == [CHANCE, BLIND]
-    written = {path.name: path for path in write_tables(results, nonsense.root, tmp_path)}
-    page = build(nonsense, tmp_path / "index.html")
+    written = {path.name: path for path in write_tables(results, study.root, tmp_path)}
+    page = build(study, tmp_path / "index.html")
     for path in (written["summary.md"], written["claims.md"], page):
         for sentence in (CHANCE, BLIND):
             assert sentence in path.read_text(encoding="utf-8"), path
-    grid = reconstructions(*nonsense.frames(), DEFENCES, None, None, "train_data")
+    grid = reconstructions(*study.frames(), DEFENCES, None, None, "train_data")
     labels = [panel.get_ylabel() for panel in grid.axes]
     assert [label.split("\n")[0] for label in labels if "(chance)" in label] == ["noise"]
-    panel, *_ = overview(*nonsense.frames(), DEFENCES).axes
+    panel, *_ = overview(*study.frames(), DEFENCES).axes
     rows = [label.get_text() for label in panel.get_yticklabels()]
     assert [row for row in rows if "(chance)" in row] == ["noise (chance)"]
 

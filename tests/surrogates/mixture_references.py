@@ -124,8 +124,9 @@ def responsibilities(row: Tensor, means: Tensor, weights: Tensor, covariances: T
     return [value / sum(raised) if used else 0.0 for value in raised]
 
 
-def gmm(z, y, means, weights, covariances, *, class_shares, num_train, diagonal) -> Tensor:
-    """The bound per dimension; covariances (C, K, D, D), diagonal where components are."""
+def gmm(surrogate, z, y, covariances, num_train) -> Tensor:
+    """The bound per dimension, with what is stored but for the covariances (C, K, D, D)."""
+    means, weights, _ = stored(surrogate)
     num_classes, clusters, dim = means.shape
     total = z.sum() * 0
     for c in range(num_classes):
@@ -135,7 +136,7 @@ def gmm(z, y, means, weights, covariances, *, class_shares, num_train, diagonal)
             for i in positions
         }
         for k in range(clusters):
-            p = float(class_shares[c] * weights[c, k])
+            p = float(surrogate.class_shares[c] * weights[c, k])
             if p == 0:
                 continue
             mass = sum(r[i][k] for i in positions)
@@ -147,24 +148,8 @@ def gmm(z, y, means, weights, covariances, *, class_shares, num_train, diagonal)
                     r[i][k] * torch.outer(row, row) for i, row in zip(positions, apart, strict=True)
                 ]
                 moment = sum(outer) / mass
-                moment = moment.diagonal().diag() if diagonal else moment
+                moment = moment.diagonal().diag() if surrogate.covariance == "diagonal" else moment
                 spread = a * moment + (1 - a) * spread
             log_det = torch.linalg.slogdet(torch.eye(dim) + spread / NOISE_STD**2).logabsdet
             total = total + p * (-math.log(p) + log_det / 2)
     return total / dim
-
-
-def gmm_by_loops(surrogate, y, covariances, num_train):
-    """The bound of z, with what the surrogate stores but for its covariances (C, K, D, D)."""
-    means, weights, _ = stored(surrogate)
-    diagonal = surrogate.covariance == "diagonal"
-    return lambda z: gmm(
-        z,
-        y,
-        means,
-        weights,
-        covariances,
-        class_shares=surrogate.class_shares,
-        num_train=num_train,
-        diagonal=diagonal,
-    )

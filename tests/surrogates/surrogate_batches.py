@@ -101,7 +101,10 @@ def outward(surrogate: Surrogate, x: Tensor, y: Tensor, smallest: int) -> list[f
 
 
 def start_noise(surrogate: Surrogate, y: Tensor, dtype: torch.dtype) -> Tensor:
-    """The slots' first noise after reseed(11): a row for each class of three or more, if any."""
+    """The slots' first noise after reseed(11).
+
+    A row for as many classes as could have three samples in such a batch, and at least one.
+    """
     rows = min(surrogate.num_classes, max(1, len(y) // 3))
     shape = (rows, getattr(surrogate.settings, "slots", 1), surrogate.dim)
     stream = torch.Generator().manual_seed(11)

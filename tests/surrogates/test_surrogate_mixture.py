@@ -61,11 +61,6 @@ def by_scikit_learn(z, start, c, covariance, steps):
         return model.fit(z.numpy())
 
 
-def assert_alike(found, expected, rtol=1e-9):
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=rtol, atol=1e-12)
-
-
 @pytest.mark.parametrize("covariance", COVARIANCES)
 @pytest.mark.parametrize(("clusters", "dim"), [(1, 3), (3, 2), (4, 8)])
 @pytest.mark.parametrize("steps", [1, 4, MAX_STEPS])
@@ -86,9 +81,7 @@ def test_a_class_without_a_mixture_starts_from_its_clusters(covariance, monkeypa
     monkeypatch.setattr(mixture, "MAX_STEPS", 0)
     z, y = mixed_classes([60, 90], 3)
     found = fit_mixtures(z, y, nothing(2, 3, 3, covariance), generator(5))
-    clusters = fit_clusters(
-        z, y, torch.zeros(2, 3, 3).double(), torch.zeros(2, 3).double(), generator(5)
-    )
+    clusters = fit_clusters(z, y, *nothing(2, 3, 3, covariance)[:2], generator(5))
     torch.testing.assert_close(found.means, clusters.means)
     torch.testing.assert_close(found.weights, clusters.weights)
     variances = (
@@ -114,7 +107,7 @@ def test_results_do_not_depend_on_the_block(covariance, monkeypatch):
     whole = fit_mixtures(z, y, nothing(6, 3, 4, covariance), generator(4))
     monkeypatch.setattr(mixture, "BLOCK", 10)
     pieces = fit_mixtures(z, y, nothing(6, 3, 4, covariance), generator(4))
-    assert_alike(pieces, whole, 1e-6)
+    torch.testing.assert_close(pieces, whole, rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
@@ -197,14 +190,12 @@ def test_float32_far_from_the_origin_keeps_its_digits(covariance):
     start = started(z, y, 2, covariance)
     narrow = Mixtures(start.means, start.weights, 1e-5 * start.covariances)
     exact = fit_mixtures(z.double(), y, narrow, generator())
-    assert_alike(fit_mixtures(z, y, narrow, generator()), exact)
+    found = fit_mixtures(z, y, narrow, generator())
+    torch.testing.assert_close(found, exact, rtol=1e-9, atol=1e-12)
+    centred = narrow._replace(means=narrow.means - 1)
     for c in range(2):
-        model = by_scikit_learn(z[y == c].double() - 1, centred(narrow), c, covariance, MAX_STEPS)
+        model = by_scikit_learn(z[y == c].double() - 1, centred, c, covariance, MAX_STEPS)
         np.testing.assert_allclose(exact.covariances[c], model.covariances_, rtol=1e-6, atol=1e-12)
-
-
-def centred(mixture):
-    return Mixtures(mixture.means - 1, mixture.weights, mixture.covariances)
 
 
 def test_rounding_that_makes_covariances_indefinite_is_survived():

@@ -43,7 +43,7 @@ def test_tags_and_parameters_say_what_was_made_of_what(filled: Study, store: Sto
 
 
 def test_the_filters_of_the_page_on_mlflow_work(filled: Study, store: Store) -> None:
-    """Those of docs/mlflow.md, the run's own changed to the numbers of the toy study."""
+    """Those of docs/mlflow.md, with the toy study's defence and its numbers for the page's."""
     page = Path(__file__).parents[2] / "docs/mlflow.md"
     (block,) = re.findall(r"^```\n(tags.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
     filled.add_attack("mine", 0, "decoder")  # on one release
@@ -61,7 +61,6 @@ def test_the_filters_of_the_page_on_mlflow_work(filled: Study, store: Store) -> 
 @pytest.fixture
 def attacked(study: Study) -> Study:
     """A run under two attacks with each knowledge, and one that sees four releases."""
-    study.add_run("mine", 0)
     for name, mse, ssim, identified in (("decoder", 0.01, 0.5, 0.6), ("linear", 0.02, 0.7, 0.8)):
         study.add_attack("mine", 0, name, mse=mse, ssim=ssim, recon_top1=identified)
         study.add_attack("mine", 0, name, knowledge="public_data", mse=2 * mse, recon_top1=None)
@@ -103,7 +102,7 @@ def test_the_worst_case_follows_the_attacks(attacked: Study, store: Store) -> No
     assert attacked.track().uploaded == 2  # it, and what it changes of the run
     changed = {"worst_case/train_data/mse": 0.005, "worst_case/train_data/unconverged": 1.0}
     assert worst(store) == WORST | changed
-    attacked.add_attack("mine", 0, "late", status="failed", reason="it diverged", mse=None)
+    attacked.add_attack("mine", 0, "late", status="failed", reason="it diverged")
     attacked.track()
     assert worst(store) == {k: v for k, v in WORST.items() if "public" in k}
     after = store.runs()["runs/mine/seed0"]

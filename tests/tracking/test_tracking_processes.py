@@ -57,7 +57,6 @@ def test_a_tracker_killed_while_it_uploads(study: Study, store: Store) -> None:
 
 def _fill(study: Study, runs: int) -> Study:
     for seed in range(runs):
-        study.add_run("none", seed)
         study.add_attack("none", seed, "decoder")
     return study
 

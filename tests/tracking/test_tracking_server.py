@@ -22,7 +22,6 @@ SEEDS, POINTS = range(8), 200  # so many that an upload takes a while
 
 def test_a_server_holds_each_result_once(study: Study, server: str) -> None:
     study.uri, store = server, Store(server)
-    study.add_run("none", 0)
     study.add_attack("none", 0, "decoder")
     study.add_report()
     assert study.track().uploaded == 3

@@ -11,26 +11,18 @@ from cemlib.tracking.model import read_model
 
 def test_a_study_is_one_experiment_of_runs_with_nested_attacks(study: Study, store: Store) -> None:
     study.add_run("none", 0)
-    study.add_run("gated", 1)
     study.add_attack("gated", 1, "decoder")
     study.add_attack("gated", 1, "decoder", knowledge="public_data")
     summary = study.track()
     assert (summary.uploaded, summary.unchanged, summary.unfinished) == (4, 0, 0)
     runs = store.runs()
-    run = runs["runs/gated/seed1"]
-    names = {folder: run.info.run_name for folder, run in runs.items()}
-    assert names == {
-        "runs/none/seed0": "none seed0",
-        "runs/gated/seed1": "gated seed1",
-        "runs/gated/seed1/attacks/decoder-train_data": "gated seed1 decoder train_data",
-        "runs/gated/seed1/attacks/decoder-public_data": "gated seed1 decoder public_data",
-    }
-    parents = {folder: run.data.tags.get("mlflow.parentRunId") for folder, run in runs.items()}
-    assert parents == {
-        "runs/none/seed0": None,
-        "runs/gated/seed1": None,
-        "runs/gated/seed1/attacks/decoder-train_data": run.info.run_id,
-        "runs/gated/seed1/attacks/decoder-public_data": run.info.run_id,
+    found = {f: (r.info.run_name, r.data.tags.get("mlflow.parentRunId")) for f, r in runs.items()}
+    parent = runs["runs/gated/seed1"].info.run_id
+    assert found == {
+        "runs/none/seed0": ("none seed0", None),
+        "runs/gated/seed1": ("gated seed1", None),
+        "runs/gated/seed1/attacks/decoder-train_data": ("gated seed1 decoder train_data", parent),
+        "runs/gated/seed1/attacks/decoder-public_data": ("gated seed1 decoder public_data", parent),
     }
 
 
@@ -76,7 +68,6 @@ def test_a_run_has_parameters_curves_scores_tags_and_files(study: Study, store: 
 
 
 def test_an_attack_shows_its_scores_and_pictures(study: Study, store: Store) -> None:
-    study.add_run("none", 0)
     folder = study.add_attack("none", 0, "decoder")
     study.track()
     run = store.runs()["runs/none/seed0/attacks/decoder-train_data"]
@@ -149,7 +140,6 @@ def test_an_attack_that_must_be_made_again_leaves_no_run_of_the_old_one(
 ) -> None:
     """And a run that was deleted in MLflow comes back with its attacks."""
     run, attack = "runs/none/seed0", "runs/none/seed0/attacks/decoder-train_data"
-    study.add_run("none", 0)
     made = study.add_attack("none", 0, "decoder")
     study.track()
     store.client.delete_run(store.runs()[run].info.run_id)
@@ -164,10 +154,8 @@ def test_an_attack_that_must_be_made_again_leaves_no_run_of_the_old_one(
 
 def test_a_failed_run_with_its_reason_and_an_unbounded_score(study: Study, store: Store) -> None:
     reason = "epoch 2: train_loss is nan; a lower lr may help"
-    scores = {"top1": None, "val_top1": None, "leakage_nats": None}
-    study.add_run("gated", 0, status="failed", reason=reason, **scores)
-    blank = {"mse": None, "psnr": None, "ssim": None}
-    study.add_attack("gated", 0, "decoder", status="failed", reason="the run failed", **blank)
+    study.add_run("gated", 0, status="failed", reason=reason)
+    study.add_attack("gated", 0, "decoder", status="failed", reason="the run failed")
     study.add_run("none", 0, leakage_nats=None)
     study.track()
     runs = store.runs()

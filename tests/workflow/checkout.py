@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from cemlib.config.extending import merged
+
 REPOSITORY = Path(__file__).parents[2]
 PARTS = ("Snakefile", "workflow", "profiles", "config", "cemlib")
 TINY = REPOSITORY / "tests/configs/tiny.yaml"
@@ -142,16 +144,17 @@ class Checkout:
         return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def tiny() -> dict[str, Any]:
+def tiny(**changes: Any) -> dict[str, Any]:
     """The tiny study with one seed, one learned attack, and two defences, of which one diverges.
 
-    Every defence costs three processes that import torch.
+    And with the changes merged in. Every defence costs three processes that import torch.
     """
     config: dict[str, Any] = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     wild = {"surrogate": {"name": "slot", "lambda": 1.0e15, "scale": 1.0e15}}
     defences = {"clustering": config["defences"]["clustering"], "wild": wild}
     del config["attacks"]["refinement"]
-    return config | {"seeds": [0], "reference": "clustering", "defences": defences}
+    ours = config | {"seeds": [0], "reference": "clustering", "defences": defences}
+    return merged(ours, changes)
 
 
 def _job(rule: str, body: str) -> Job:

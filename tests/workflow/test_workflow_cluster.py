@@ -55,7 +55,7 @@ def cluster(fresh: Checkout) -> Checkout:
 
 
 def test_a_job_that_fails_is_tried_again_with_twice_the_memory(cluster: Checkout) -> None:
-    """Once here, and as often as the profile says there."""
+    """One retry suffices here; the profile asks for two."""
     assert SLURM["retries"] == 2
     options = ["--workflow-profile", "profiles/refusing", "--seconds-between-status-checks", "1"]
     outcome = cluster.snakemake("prepare", *options, "--retries", "1")

@@ -32,10 +32,9 @@ def add_spread(checkout: Checkout) -> None:
 
 def test_an_added_surrogate_runs_to_the_tables(finished: Checkout) -> None:
     add_spread(finished)
-    config = tiny()
-    config["defences"]["spread"] = {"surrogate": {"name": "spread", "lambda": 0.1}}
-    del config["attacks"]["decoder"]  # a process; the closed-form attacks share one
-    finished.configure(config)
+    spread = {"surrogate": {"name": "spread", "lambda": 0.1}}
+    # The decoder would be a process more; the closed-form attacks share one.
+    finished.configure(tiny(defences={"spread": spread}, attacks={"decoder": None}))
     outcome = finished.snakemake("results/tiny/tables/summary.csv")
     assert outcome.code == 0, outcome.output
     assert outcome.runs("train") == outcome.runs("attack_closed_form") == {("spread", "0")}
@@ -67,13 +66,11 @@ def test_a_study_with_it_is_estimated(finished: Checkout) -> None:
     """By the steps and the fit that it takes; memory as the jobs of the finished study took it."""
     add_spread(finished)
     finished.append("cemlib/surrogates/mine.py", FIT)
-    config = tiny()
-    clustering = config["defences"]["clustering"]
-    config["defences"] = {"clustering": clustering, "spread": {"surrogate": "spread"}}
+    defences = {"wild": None, "spread": {"surrogate": "spread"}}
     facts = finished.results / "data/data.json"
     before = facts.read_bytes()
-    config["data"]["train_limit"] -= 10  # to be prepared, but not in their place
-    finished.configure(config)
+    # To be prepared, but not in their place.
+    finished.configure(tiny(defences=defences, data={"train_limit": 190}))
     told = finished.cemlib("estimate", "--config", "study.yaml", "--slots", "2")
     rows = {kind: [*map(number, row)] for kind, *row in ROW.findall(told)}
     assert {kind: jobs for kind, (jobs, *_) in rows.items()} == OFTEN

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from checkout import Checkout, tiny
 
-from cemlib.config.extending import merged
-
 UNKNOWN = (
     {"seeds": [0, 1, 1], "train": {"epoch": 3}, "defences": {"mine": {"surrogate": "gatd"}}},
     (
@@ -36,7 +34,7 @@ def test_what_cannot_work_stops_before_any_job(
     fresh: Checkout, changes: dict[str, Any], faults: tuple[str, ...]
 ) -> None:
     """Every fault is a line, with the key as the study has it."""
-    fresh.configure(merged(tiny(), changes))
+    fresh.configure(tiny(**changes))
     outcome = fresh.snakemake()
     assert outcome.code != 0
     for fault in faults:

@@ -43,34 +43,27 @@ def test_what_decides_no_number_reruns_nothing(finished: Checkout) -> None:
     assert "Nothing to be done" in outcome.output
 
 
-def _strength_defence_and_decoder(config: dict[str, Any]) -> None:
-    config["attacks"]["decoder"]["epochs"] = 3
-    config["defences"]["clustering"] = {"surrogate": {"name": "clustering", "lambda": 8.0}}
-    config["defences"]["louder"] = {"noise_std": 0.1}
-
-
-def _ridge_and_seed(config: dict[str, Any]) -> None:
-    config["attacks"]["linear"] = {"ridge": 0.01}
-    config["seeds"] = [0, 1]
-
-
+STRONGER = {"surrogate": {"name": "clustering", "lambda": 8.0}}
+STRENGTH_DEFENCE_AND_DECODER = {
+    "attacks": {"decoder": {"epochs": 3}},
+    "defences": {"clustering": STRONGER, "louder": {"noise_std": 0.1}},
+}
+RIDGE_AND_SEED = {"attacks": {"linear": {"ridge": 0.01}}, "seeds": [0, 1]}
 CHANGED = CLUSTERED | {("louder", "0")}
 SECOND = {(defence, "1") for defence, _ in ALL}
 
 
 @pytest.mark.parametrize(
-    ("change", "train", "attack", "closed_form"),
+    ("changes", "train", "attack", "closed_form"),
     [
-        (_strength_defence_and_decoder, CHANGED, ALL | CHANGED, CHANGED),
-        (_ridge_and_seed, SECOND, SECOND, ALL | SECOND),
+        (STRENGTH_DEFENCE_AND_DECODER, CHANGED, ALL | CHANGED, CHANGED),
+        (RIDGE_AND_SEED, SECOND, SECOND, ALL | SECOND),
     ],
 )
 def test_a_changed_setting_reruns_what_uses_it(
-    finished: Checkout, change: Any, train: Runs, attack: Runs, closed_form: Runs
+    finished: Checkout, changes: dict[str, Any], train: Runs, attack: Runs, closed_form: Runs
 ) -> None:
-    config = tiny()
-    change(config)
-    finished.configure(config)
+    finished.configure(tiny(**changes))
     plan = finished.plan()
     assert [plan.runs(job) for job in JOBS] == [train, attack, closed_form]
     assert {"tables", "figures", "track"} <= plan.rules

@@ -102,13 +102,11 @@ def test_its_logs_end_as_the_workflows(base: Base, other: Checkout) -> None:
 def test_snakemake_runs_again_what_the_runner_made_with_other_settings(copied: Checkout) -> None:
     """It has no record of the runner's settings. Results that fit the study again are kept."""
     record = copied.results / "runs/clustering/seed0/metrics.json"
-    before, own = record.stat().st_mtime_ns, tiny()
-    changed = tiny()
-    changed["defences"]["clustering"]["noise_std"] = 0.3
-    copied.configure(changed)
+    before = record.stat().st_mtime_ns
+    copied.configure(tiny(defences={"clustering": {"noise_std": 0.3}}))
     assert {"train", "attack", "tables"} <= copied.plan().rules
     assert record.stat().st_mtime_ns < before
-    copied.configure(own)
+    copied.configure(tiny())
     assert copied.plan().rules == {"track"}
     assert record.stat().st_mtime_ns == before
 
@@ -177,10 +175,8 @@ def test_what_changed_runs_again_and_a_failure_stops_nothing_else(copied: Checko
     folder = copied.results / "runs/clustering/seed0/attacks"
     (folder / "linear-train_data/metrics.json").unlink()
     kept = (folder / "mean_image-train_data/metrics.json").stat().st_mtime_ns
-    config = tiny()
-    config["defences"]["wild"]["surrogate"]["lambda"] = 1.0e14
-    config["defences"]["odd"] = {"surrogate": {"name": "slot", "heads": 3}}
-    copied.configure(config)
+    odd = {"surrogate": {"name": "slot", "heads": 3}}
+    copied.configure(tiny(defences={"wild": {"surrogate": {"lambda": 1.0e14}}, "odd": odd}))
     code, out, errors = run(copied)
     assert code == 1
     again = {"prepare", "train/wild/seed0", "attack/clustering/seed0/closed_form"}
