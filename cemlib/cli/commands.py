@@ -10,7 +10,8 @@ from cemlib.cli.results import KINDS, RUNS, names, show
 ABOUT = (
     "Train defended split classifiers, attack them, and report utility against privacy. A command"
     " reads the configuration of one study, works on the whole study unless options narrow it, and"
-    " prints the files that it wrote. Snakemake runs the same commands as jobs."
+    " prints the files that it wrote. Snakemake runs the same commands as jobs. Studies of the"
+    " other systems have `run`, `list runs`, `show`, `doctor`, `track` and `publish`."
 )
 
 
@@ -119,7 +120,7 @@ COMMANDS: dict[str, Command] = {
         ],
         [
             "cemlib publish --config config/config.yaml",
-            "cemlib publish --config config/config.yaml --set seeds=[5] --add",
+            "cemlib publish --config config/config.yaml --set 'seeds=[5]' --add",
         ],
     ),
     "match": Command(
@@ -153,7 +154,7 @@ COMMANDS: dict[str, Command] = {
         [
             "cemlib match --config config/search_digits.yaml --defence clustering --key lambda"
             " --accuracy 96.5",
-            "cemlib match --defence gated --accuracy 96 --set seeds=[0]",
+            "cemlib match --defence gated --accuracy 96 --set 'seeds=[0]'",
         ],
     ),
     "list": Command(

@@ -14,7 +14,7 @@ from cemlib.records.files import FileError, atomic
 if TYPE_CHECKING:
     from cemlib.labelling.roles import Seat
 
-ABOUT = "deal keys, and label images by votes between parties on machines of their own"
+ABOUT = "Deal keys, and label images by votes between parties on machines of their own."
 
 
 def address(text: str) -> tuple[str, int]:
@@ -143,9 +143,7 @@ OWN = (
     _file("--certificate", "private key and certificate of this party, in PEM"),
     _file("--authority", "certificates of the trusted authorities, in PEM", "authority.pem"),
     _file("--public", "public parameters, the same for all parties", "public.json"),
-    Option(
-        "--seconds", type=positive, default=600, metavar="N", help=f"limit of a round; {DEFAULT}"
-    ),
+    Option("--seconds", type=positive, default=600, metavar="N", help=f"time limit; {DEFAULT}"),
 )
 NOISE = "standard deviation of the noise on a count, of all participants together; 0: no privacy"
 KEY_BITS = f"length of the Paillier modulus; {DEFAULT}"
@@ -168,7 +166,7 @@ COMMANDS = {
     ),
     "pctc aggregate": Command(
         aggregate,
-        [_at("--listen", "address to listen on; port 0 picks a free port and prints it"), *OWN],
+        [_at("--listen", "address to listen on; port 0: any free port, which is printed"), *OWN],
         ["cemlib pctc aggregate --listen 0.0.0.0:4711 --certificate aggregator.pem"],
     ),
     "pctc party": Command(
@@ -190,7 +188,7 @@ COMMANDS = {
                 type=positive,
                 required=True,
                 metavar="N",
-                help="most images in the ledger, for which the accounting was made",
+                help="largest number of images in the ledger; to be used in the privacy accounting",
             ),
         ],
         [

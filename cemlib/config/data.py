@@ -26,7 +26,7 @@ class DataConfig(Section):
         None, description="1 = grey, 3 = RGB, null = as the source has them"
     )
     val_fraction: float = Field(
-        0.1, gt=0, lt=1, description="share of the training images held out for every selection"
+        0.1, gt=0, lt=1, description="share of the training images that is held out for validation"
     )
     test_fraction: float = Field(
         0.25, gt=0, lt=1, description="share held out as test if the source has no test split"

@@ -129,7 +129,7 @@ class Variant(Section):
 class Federated(AnyStudy):
     """Set up clients, variants of their training, and the attacks on their gradients."""
 
-    system: Literal["federated"] = Field(description="this kind of experiment")
+    system: Literal["federated"] = Field(description="which system the file is about")
     seeds: Seeds = Field((0, 1, 2), description="one run per variant and seed")
     model: FederatedModel = Field(FederatedModel(), description="the classifier")
     clients: ClientsConfig = Field(ClientsConfig(), description="who takes part")

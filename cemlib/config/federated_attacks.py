@@ -94,7 +94,7 @@ class Combined(_SecondOrder):
 
 
 class PriorImage(Inversion):
-    """Return the attacker's mean image of the inferred class: the ceiling of the error."""
+    """Return the attacker's mean image of the inferred class: worse attacks reveal nothing."""
 
     kind: Literal["mean_image"] = "mean_image"
 

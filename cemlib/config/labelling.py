@@ -19,7 +19,8 @@ class NetworkConfig(Section):
 
     kind: Literal["mlp", "cnn", "vgg11", "vgg16", "resnet18"] = Field(
         description="mlp = two hidden layers; cnn = two convolutions, the second twice as wide;"
-        " the others are torchvision's, with batch normalisation, for RGB images of 32x32 pixels"
+        " the others are torchvision's, with batch normalisation and a single linear layer, for RGB"
+        " images of 32x32 pixels"
     )
     width: Positive | None = Field(
         None, description="mlp: units of each hidden layer; cnn: channels of the first convolution"
@@ -54,7 +55,10 @@ class PrivacyConfig(Section):
 
     epsilon: float = Field(1.2, gt=0, description="epsilon of one query, by the classical formula")
     delta: float = Field(
-        1e-5, gt=0, lt=1, description="delta of one query, and slack of the composition"
+        1e-5,
+        gt=0,
+        lt=1,
+        description="delta of one query, and of all in the exact epsilon; slack of the composition",
     )
     sensitivity: float = Field(
         1.0,
@@ -90,7 +94,9 @@ class CostConfig(Section):
     key_bits: Annotated[tuple[KeyBits, ...], AfterValidator(distinct)] = Field(
         (256, 512), min_length=1, description="key lengths, in the order of the table"
     )
-    images: int = Field(18, ge=1, description="images labelled in one round at each key length")
+    images: int = Field(
+        18, ge=1, description="images of a round in the rows `images`; other rows have one"
+    )
 
 
 class LabellingStudy(AnyStudy):

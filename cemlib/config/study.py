@@ -57,7 +57,7 @@ class ModelConfig(Section):
 
 
 class TrainConfig(Section):
-    """Training of the split classifier; the defaults are the published protocol."""
+    """Training of the split classifier; but for `augment`, the defaults are as published."""
 
     epochs: int = Field(240, ge=1, description="passes over the training images")
     batch_size: int = Field(128, ge=2, description="images per step")
