@@ -52,6 +52,7 @@ PAGES = (
     "docs/findings.md",
     "docs/findings_tables.md",
     "docs/board.md",
+    "docs/surrogates/clustering.md",
     "docs/surrogates/gated.md",
 )
 PUBLISHED = "results/published"
