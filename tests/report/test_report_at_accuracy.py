@@ -191,6 +191,17 @@ def test_without_a_wish_the_accuracy_is_the_middle_of_what_all_cover(study: Stud
     assert tradeoff_table(points(study), SWEEPS)["mse_mean"].notna().all()
 
 
+def test_the_middle_is_between_the_ends_of_longer_curves() -> None:
+    """They cover 90 to 98, and 88 to 96 %."""
+    accuracies = {"noise": (90.0, 94.0, 98.0), "gated": (88.0, 92.0, 96.0)}
+    rows = [
+        {"family": family, "defence": f"{family}{at}", "accuracy": at, "mse": 1 - at / 100}
+        for family, of in accuracies.items()
+        for at in of
+    ]
+    assert targets(pd.DataFrame(rows), SWEEPS) == [93.0]
+
+
 def test_a_failed_run_is_counted_and_is_no_point(study: Study) -> None:
     """The mean of g8 is over the two others."""
     found = points(fill(study, failed=(("g8", 1),)))

@@ -14,11 +14,12 @@ VALUES = [0.912, 0.905, 0.931, 0.899]
 OTHERS = [0.901, 0.909, 0.917, 0.885]
 
 
-def test_interval_equals_scipy() -> None:
-    found = mean_interval(VALUES)
-    low, high = stats.t.interval(0.95, 3, np.mean(VALUES), stats.sem(VALUES))
-    assert (found.mean, found.low, found.high) == pytest.approx((np.mean(VALUES), low, high))
-    assert found.n == 4
+@pytest.mark.parametrize("values", [VALUES, VALUES[:2]])
+def test_interval_equals_scipy(values: list[float]) -> None:
+    found, n = mean_interval(values), len(values)
+    low, high = stats.t.interval(0.95, n - 1, np.mean(values), stats.sem(values))
+    assert (found.mean, found.low, found.high) == pytest.approx((np.mean(values), low, high))
+    assert found.n == n
 
 
 def test_one_value_has_no_interval_and_none_has_no_mean() -> None:
