@@ -51,7 +51,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     for name, command in COMMANDS.items():
         group, _, own = name.rpartition(" ")
         if group not in groups:
-            texts = _texts(GROUPS[group], "")
+            texts = _texts(f"{GROUPS[group].capitalize()}.", "")
             found[group] = commands.add_parser(group, help=GROUPS[group], **texts)
             groups[group] = found[group].add_subparsers(**commands_of)
         epilog = "\n".join(["examples:", *(f"  {line}" for line in command.examples)])

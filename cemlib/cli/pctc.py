@@ -14,7 +14,7 @@ from cemlib.records.files import FileError, atomic
 if TYPE_CHECKING:
     from cemlib.labelling.roles import Seat
 
-ABOUT = "Deal keys, and label images by votes between parties on machines of their own."
+ABOUT = "deal keys, and label images by votes between parties on machines of their own"
 
 
 def address(text: str) -> tuple[str, int]:

@@ -94,7 +94,7 @@ class Combined(_SecondOrder):
 
 
 class PriorImage(Inversion):
-    """Return the attacker's mean image of the inferred class: worse attacks reveal nothing."""
+    """Return the mean image of the inferred class; attacks with larger errors reveal nothing."""
 
     kind: Literal["mean_image"] = "mean_image"
 

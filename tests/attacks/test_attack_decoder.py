@@ -201,7 +201,7 @@ def test_a_training_that_hurts_leaves_the_linear_reconstruction(
 def unsteady(tmp_path_factory: pytest.TempPathFactory) -> tuple[Task, Outcome]:
     """A training whose judge looks at the first 37 of the 50 held-out images.
 
-    Not 30: it recognises nine tenths of those and of all 50, so the test could not tell.
+    With 30 it would recognise the same share, nine tenths, as of all 50.
     """
     task, _ = curved_task(tmp_path_factory.mktemp("unsteady"), **UNSTEADY)
     with pytest.MonkeyPatch.context() as patch:

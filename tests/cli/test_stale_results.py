@@ -47,7 +47,7 @@ def base(finished: Finished, tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 def below(*runs: str) -> set[str]:
-    """Names of the runs and of the attacks on them; the judge has none, which names nothing."""
+    """Names of runs and of their attacks; those of the judge, which has none, match nothing."""
     return {name for run in runs for name in (run, *(f"{run}/attacks/{kind}" for kind in KINDS))}
 
 

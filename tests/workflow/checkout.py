@@ -115,7 +115,7 @@ class Checkout:
 
     def cemlib(self, *arguments: str) -> str:
         """What a command prints, which must succeed."""
-        done = self.python("cemlib", *arguments, stderr=subprocess.PIPE)
+        done = self.python("cemlib", *arguments, stderr=subprocess.PIPE, timeout=600)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
