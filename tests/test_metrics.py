@@ -62,8 +62,8 @@ def test_zero_padded_ssim_equals_a_loop_over_scipy_filters(
 ) -> None:
     monkeypatch.setattr("cemlib.metrics._CHUNK", 4)  # of 6 images
     x, y = (images.double() for images in image_pairs(channels, height, width))
-    for i, value in enumerate(ssim(x, y)):
-        expected = np.mean([_zero_padded_ssim(x[i, c], y[i, c]) for c in range(channels)])
+    for a, b, value in zip(x, y, ssim(x, y), strict=True):
+        expected = np.mean([_zero_padded_ssim(a[c], b[c]) for c in range(channels)])
         assert value.item() == pytest.approx(expected, abs=1e-12)
 
 
