@@ -14,8 +14,6 @@ from cemlib.numerics.leakage import leakage_bound, leakage_estimate
 
 __all__ = ["leakage_bound", "leakage_estimate", "mse", "psnr", "psnr_of_mean_mse", "ssim"]
 
-Padding = Literal["zero", "valid"]
-
 WINDOW = 11
 _SIGMA = 1.5
 _CHUNK = 64  # images per chunk, whose local moments fit into the cache
@@ -40,7 +38,7 @@ def mse(x: Tensor, y: Tensor) -> Tensor:
         >>> mse(torch.zeros(2, 1, 4, 4), torch.full((2, 1, 4, 4), 0.5))
         tensor([0.2500, 0.2500])
     """
-    x, y = _checked(x, y)
+    _check_images(x, y)
     return (x - y).square().flatten(1).mean(1)
 
 
@@ -77,7 +75,7 @@ def psnr_of_mean_mse(errors: Tensor) -> float:
     return float(-10 * errors.double().mean().log10())
 
 
-def ssim(x: Tensor, y: Tensor, padding: Padding = "zero") -> Tensor:
+def ssim(x: Tensor, y: Tensor, padding: Literal["zero", "valid"] = "zero") -> Tensor:
     """Return the structural similarity of each image pair (Wang et al. 2004, equation 13).
 
     It uses an 11x11 Gaussian window of sigma 1.5 and constants for a dynamic range of 1, and is
@@ -104,7 +102,7 @@ def ssim(x: Tensor, y: Tensor, padding: Padding = "zero") -> Tensor:
         >>> [round(float(ssim(ramp, 1 - ramp, padding)), 3) for padding in ("zero", "valid")]
         [-0.163, -0.827]
     """
-    x, y = _checked(x, y)
+    _check_images(x, y)
     if padding not in ("zero", "valid"):
         raise ValueError(f"padding must be 'zero' or 'valid', got {padding!r}")
     height, width = x.shape[-2:]
@@ -118,7 +116,7 @@ def ssim(x: Tensor, y: Tensor, padding: Padding = "zero") -> Tensor:
     return torch.cat([_mean_similarity(a, b, border) for a, b in chunks]).to(x.dtype)
 
 
-def _checked(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _check_images(x: Tensor, y: Tensor) -> None:
     if x.shape != y.shape or x.ndim != 4 or x.shape[1:].numel() == 0:
         raise ValueError(
             "images must be two tensors of one shape (N, C, H, W), "
@@ -129,7 +127,6 @@ def _checked(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             f"images must be floating point in [0, 1], got {x.dtype} and {y.dtype}: "
             "divide uint8 images by 255"
         )
-    return x, y
 
 
 def _mean_similarity(x: Tensor, y: Tensor, border: int) -> Tensor:

@@ -91,6 +91,7 @@ def test_a_channel_concerns_what_releases_through_it() -> None:
         ("config", "report/page.css", {"page"}),
         ("federated", "federated/inversion/gradients.py", {"attack", "report"}),
         ("federated", "federated/gan.py", {"gans", "train", "attack"}),
+        ("federated", "federated/mask.py", {"train", "attack", "report"}),
         ("pctc", "labelling/accounting.py", {"repeat", "report"}),
     ],
 )

@@ -29,11 +29,10 @@ from torch.nn import functional as F
 
 from cemlib.attacks.learning import CHUNK, Batch, Numbers, Regression, learn
 from cemlib.attacks.task import Outcome, Task
-from cemlib.attacks.wiener import Undo, linear_estimate
+from cemlib.attacks.wiener import Undo, check_features, linear_estimate
 from cemlib.models.decoder import CorrectedDecoder
 from cemlib.models.split import SplitModel
 from cemlib.models.uncoding import Uncoding
-from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import one_cycle
 from cemlib.numerics.seeds import generator
 from cemlib.records.checkpoint import State, copied, pack, unpack
@@ -73,7 +72,7 @@ class Correction(Regression):
         before, layer = coding
         client = replace(task.victim, model=SplitModel(before, nn.Identity()))
         inputs = client.features(task.own.images).flatten(1)
-        check_finite(0, features=inputs.sum(dtype=torch.float64).item())
+        check_features(inputs)
         self.decoder.uncoding = Uncoding(inputs.shape[1]).to(self.device)
         self.decoder.uncoding.fit(layer, inputs, task.victim.channel.std / math.sqrt(task.queries))
         return self.decoder.undo_coding

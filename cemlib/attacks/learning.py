@@ -7,7 +7,6 @@ derived from the seed and the epoch or batch, so that a killed attack needs only
 and history to end with the same numbers.
 """
 
-import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable
@@ -23,7 +22,7 @@ from cemlib.attacks.budget import strengthened, untrained
 from cemlib.attacks.task import Outcome, Task
 from cemlib.data.batches import Shuffle
 from cemlib.numerics.divergence import check_finite
-from cemlib.numerics.optim import Adam, Optimiser, Rate
+from cemlib.numerics.optim import Adam, Optimiser, Rate, one_cycle
 from cemlib.numerics.precision import autocast, resolve
 from cemlib.numerics.replay import Replay
 from cemlib.numerics.seeds import derive, generator
@@ -81,7 +80,7 @@ class Training:
         return cosine(epoch, self.options["epochs"], first, last)
 
     def kind(self, count: int) -> Hashable:  # noqa: ARG002 - here all steps are of one kind
-        """Return the kind of the count-th step, from 1: steps of one kind run the same kernels."""
+        """Return the kind of a step, counted from 1; steps of one kind run the same kernels."""
         return None
 
     def step(self, batch: Batch) -> Numbers:
@@ -222,4 +221,4 @@ def learn(task: Task, begin: Callable[[Task], Training]) -> Outcome:
 def cosine(epoch: int, epochs: int, first: float, last: float) -> float:
     """Return the learning rate of a 1-based epoch, on half a cosine from `first` to `last`."""
     done = (epoch - 1) / max(1, epochs - 1)
-    return last + (first - last) * (1 + math.cos(math.pi * done)) / 2
+    return last + one_cycle(done, first - last, warm_up=0.0)

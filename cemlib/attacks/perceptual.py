@@ -69,11 +69,13 @@ class _Perceptual(Regression):
 def feature_network(task: Task) -> nn.Module:
     """Return the network whose features are compared, in eval mode and frozen."""
     file, device = task.options["pretrained"], task.own.features.device
-    # A copy of the judge, which must not be frozen; its weights keep their memory order, because
-    # not every network works with another one.
-    network: nn.Module = copy.deepcopy(task.judge)
+    network: nn.Module
     if file:
         network = vgg16(Path(file), min(task.image_shape[1:])).to(memory_format=torch.channels_last)
+    else:
+        # A copy, because the judge itself must not be frozen. Its weights keep their memory order,
+        # because not every network works with another one.
+        network = copy.deepcopy(task.judge)
     return network.to(device).eval().requires_grad_(False)
 
 

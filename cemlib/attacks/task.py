@@ -57,7 +57,7 @@ class Task:
         checkpoint: The checkpoint of the attack.
         judge: An undefended classifier trained on the same data, in eval mode.
         start: The trained decoder of the attack `options["start"]`, in eval mode and frozen.
-        class_maps: Number of the last feature maps, which say the class; 0 unless it is known.
+        class_maps: Number of trailing feature maps that encode the class; 0 if it is not known.
     """
 
     victim: Deployed

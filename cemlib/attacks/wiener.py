@@ -19,6 +19,7 @@ It assumes noise that is uncorrelated between features. Other non-linear informa
 left to the network and to other attacks.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -27,7 +28,7 @@ from torch.nn import functional as F
 
 from cemlib.attacks.task import Pairs, Task
 from cemlib.models.decoder import LARGEST, LinearEstimate
-from cemlib.numerics.divergence import check_finite
+from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import generator
 
 CHUNK = 4096
@@ -57,7 +58,7 @@ def linear_estimate(task: Task, undo: Undo | None = None) -> LinearEstimate:
         noise = clean.new_zeros(clean.shape[1])
     mean, images = clean.mean(0, dtype=torch.float64), task.own.images
     intercept = images.flatten(1).sum(0, dtype=torch.float64) / (255 * len(images))
-    check_finite(0, features=mean.sum().item())
+    check_features(mean)
     if len(mean) * len(intercept) > LARGEST:
         empty = mean.new_zeros(0, len(intercept)), mean.new_zeros(0, 0)
         return LinearEstimate(empty[0], mean.float(), intercept.float(), empty[1])
@@ -83,6 +84,15 @@ def _released(task: Task, pairs: Pairs, draws: torch.Generator, undo: Undo | Non
     """Return one release (N, D) of each image, or what takes its place."""
     released = task.release(pairs.features, draws).flatten(1)
     return released if undo is None else torch.cat(list(map(undo, torch.split(released, CHUNK))))
+
+
+def check_features(features: Tensor) -> None:
+    """Raise a DivergedError unless all features are finite."""
+    if not math.isfinite(features.sum(dtype=torch.float64).item()):
+        raise DivergedError(
+            "the client's features of the attacker's images are not finite; the attacked network"
+            " has diverged"
+        )
 
 
 def _covariances(

@@ -49,9 +49,9 @@ def doctor(options: argparse.Namespace) -> Iterator[str]:
     from cemlib.study.requirements import PROBLEM
 
     problems = 0
-    for level, subject, found, advice in _findings(options):
-        problems += level == PROBLEM
-        yield f"{level:<8} {subject:<16} {found}{advice and f'; {advice}'}"
+    for one in _findings(options):
+        problems += one.level == PROBLEM
+        yield f"{one.level:<8} {one.subject:<16} {one.told}"
     if problems:
         raise ProblemsError(f"{problems} problem{'s' if problems > 1 else ''} found")
 

@@ -28,8 +28,8 @@ def address(text: str) -> tuple[str, int]:
 def deal(options: argparse.Namespace) -> Iterator[Path | str]:
     """Deal the keys of a group of participants into a new folder.
 
-    All parties get `public.json`. Participant I alone gets `share-I.json`, by a channel that nobody
-    else can read; delete it here.
+    All parties get `public.json`. Participant i alone gets `share-<i>.json`, over a channel that
+    nobody else can read; then delete it here.
     """
     from cemlib.labelling.dealing import write_keys
     from cemlib.labelling.setting import Setting
@@ -57,8 +57,8 @@ def aggregate(options: argparse.Namespace) -> Iterator[Path | str]:
 def party(options: argparse.Namespace) -> Iterator[Path | str]:
     """Take part in one round: vote on the images that come, and decrypt a part of their tallies.
 
-    A round with a public.json other than one's own is refused, and so are images in the ledger,
-    which lists all those whose tallies the party has helped to decrypt.
+    A round whose public.json differs from this party's own is refused. So are images in the ledger,
+    the list of all images whose tallies this party has helped to decrypt.
     """
     import asyncio
 

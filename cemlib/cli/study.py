@@ -118,7 +118,8 @@ def track(options: argparse.Namespace) -> Iterator[str]:
     plan, jobs = read_study(options.config, options.set)
     defences = dict.fromkeys(str(job.of["defence"]) for job in jobs if "defence" in job.of)
     chosen("defence", defences, options.defence)
-    yield from (f"not uploaded: {line}" for line in mismatches(owners(jobs)))
+    wanted = [job for job in jobs if options.defence in (None, job.of.get("defence"))]
+    yield from (f"not uploaded: {line}" for line in mismatches(owners(wanted)))
     study = to_upload(plan, jobs, options.defence)
     yield str(study.watch(options.uri) if options.watch else study.track(options.uri))
 

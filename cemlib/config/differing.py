@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cemlib.config.attacks import AnyAttack
-from cemlib.config.base import Section, nested, tagged
+from cemlib.config.base import nested, tagged
 from cemlib.config.defences import DefenceConfig
 from cemlib.config.study import Study, TrainConfig
 
@@ -15,11 +15,6 @@ _SECTIONS: dict[str, Any] = {
     for kind in (DefenceConfig, TrainConfig, Study)  # `model` and `train` are those of a study
     for key, field in kind.model_fields.items()
 } | {"": Study, "defence": DefenceConfig, "attack": AnyAttack, "start": AnyAttack}
-
-
-def named_sections(key: str) -> dict[str, type[Section]]:
-    """Return the sections that may stand under `surrogate`, `channel`, `penalty` or `attack`."""
-    return tagged(_SECTIONS[key])
 
 
 def differing(plain: Mapping[str, Any], key: str = "") -> dict[str, Any]:
@@ -35,7 +30,7 @@ def differing(plain: Mapping[str, Any], key: str = "") -> dict[str, Any]:
     if len(kinds) > 1:
         tag = "name" if "name" in plain else "kind"
         found = {tag: plain[tag]} if tag in plain else {}
-        kind = named_sections(key).get(str(plain.get(tag)))
+        kind = tagged(_SECTIONS[key]).get(str(plain.get(tag)))
     defaults = dict[str, Any]()
     if kind is not None:
         defaults = kind.model_construct().model_dump(mode="json", by_alias=True, warnings=False)

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from cemlib.config.base import Name, Section
 from cemlib.config.common import AnyStudy, Seeds
-from cemlib.config.federated_attacks import DpSgd, InversionStudy
+from cemlib.config.federated_attacks import InversionStudy
 
 
 class FederatedModel(Section):
@@ -112,6 +112,16 @@ class MaskConfig(Section):
     )
 
 
+class DpSgd(Section):
+    """Train by DP-SGD: the gradient of every image is clipped, then noise is added."""
+
+    clip: float = Field(1.0, gt=0, description="largest L2 norm of the gradient of one image")
+    noise_multiplier: float = Field(
+        0.03, ge=0, description="standard deviation of the noise, in units of `clip`"
+    )
+    delta: float = Field(1e-5, gt=0, lt=1, description="delta of the reported epsilon")
+
+
 class Variant(Section):
     """Perturb a client's data, its gradients, or both; by default neither."""
 
@@ -129,7 +139,7 @@ class Variant(Section):
 class Federated(AnyStudy):
     """Set up clients, variants of their training, and the attacks on their gradients."""
 
-    system: Literal["federated"] = Field(description="which system the file is about")
+    system: Literal["federated"]
     seeds: Seeds = Field((0, 1, 2), description="one run per variant and seed")
     model: FederatedModel = Field(FederatedModel(), description="the classifier")
     clients: ClientsConfig = Field(ClientsConfig(), description="who takes part")

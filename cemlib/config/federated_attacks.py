@@ -1,4 +1,4 @@
-"""Configure the gradient inversion attacks, and DP-SGD.
+"""Configure the gradient inversion attacks.
 
 The field `kind` of a section names its attack; without it, the section's name does.
 """
@@ -100,16 +100,6 @@ class PriorImage(Inversion):
 
 
 AnyInversion = Annotated[Dlg | Idlg | Cosine | Combined | PriorImage, Field(discriminator="kind")]
-
-
-class DpSgd(Section):
-    """Train by DP-SGD: the gradient of every image is clipped, then noise is added."""
-
-    clip: float = Field(1.0, gt=0, description="largest L2 norm of the gradient of one image")
-    noise_multiplier: float = Field(
-        0.03, ge=0, description="standard deviation of the noise, in units of `clip`"
-    )
-    delta: float = Field(1e-5, gt=0, lt=1, description="delta of the reported epsilon")
 
 
 def _standard() -> dict[str, Any]:

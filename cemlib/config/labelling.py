@@ -102,7 +102,7 @@ class CostConfig(Section):
 class LabellingStudy(AnyStudy):
     """Set up participants who label images for each other, with several numbers of own images."""
 
-    system: Literal["pctc"] = Field(description="which system the file is about")
+    system: Literal["pctc"]
     repeats: int = Field(10, ge=1, description="independent draws of sets, weights and noise")
     participants: int = Field(15, ge=2, description="parties who vote, including the requester")
     images: Annotated[tuple[Positive, ...], AfterValidator(distinct)] = Field(

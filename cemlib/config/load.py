@@ -57,27 +57,20 @@ def parse(raw: Any) -> Study:
 
 
 def parse_any(raw: Any) -> AnyStudy:
-    """Turn plain nested dicts into a checked study of the system that they name."""
-    kind = SYSTEMS[system_of(raw)]
-    if kind is Study:
-        raw = expanded({key: value for key, value in raw.items() if key != "system"})
-    return validated(kind, raw)
-
-
-def system_of(raw: Any) -> str:
-    """Return a configuration's system, `split` by default; raise ConfigError if it is faulty."""
+    """Turn plain nested dicts into a checked study of the system that they name, or of `split`."""
     if not isinstance(raw, Mapping):
         raise ConfigError(f"expected a mapping of keys, found {type(raw).__name__}")
-    found = raw.get("system", SPLIT)
-    if not isinstance(found, str) or found not in SYSTEMS:
-        raise ConfigError(f"system: {found!r} is not one of {', '.join(SYSTEMS)}")
-    return found
+    system = raw.get("system", SPLIT)
+    if not isinstance(system, str) or system not in SYSTEMS:
+        raise ConfigError(f"system: {system!r} is not one of {', '.join(SYSTEMS)}")
+    kind = SYSTEMS[system]
+    return validated(kind, expanded(raw) if kind is Study else raw)
 
 
 def _of_kind(kind: type[_StudyT], study: AnyStudy, place: str = "") -> _StudyT:
     if not isinstance(study, kind):
-        system = next(name for name, each in SYSTEMS.items() if isinstance(study, each))
         raise ConfigError(
-            f"{place}system: this is a study of {system}; give it to Snakemake or `cemlib run`"
+            f"{place}system: this is a study of {study.system}; give it to Snakemake or"
+            " `cemlib run`"
         )
     return study

@@ -116,6 +116,7 @@ def _overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
 class Study(AnyStudy):
     """One experiment: a data set, a network, defences and the attacks on them."""
 
+    system: Literal["split"] = Field("split", exclude=True)  # the system of a file that names none
     seeds: Seeds = Field((0, 1, 2), description="one run per defence and seed")
     model: ModelConfig = Field(ModelConfig(), description="the split network")
     train: TrainConfig = Field(TrainConfig(), description="training of the classifier")

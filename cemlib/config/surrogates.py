@@ -84,6 +84,7 @@ class Attention(Hinge):
     surrogate_grad: Literal["descend", "stop", "ascend"] = Field(
         "descend", description="how the attention trains: with, without or against the penalty"
     )
+    scale: float = Field(0.1, gt=0, description="constant factor s of the gated penalty")
 
 
 class Slots(Hinge):
@@ -97,14 +98,11 @@ class Slots(Hinge):
 class Fusion(Attention, Slots):
     """Options of both attentions."""
 
-    scale: float = Field(0.1, gt=0, description="constant factor s of the gated penalty")
-
 
 class Gated(Attention):
     """Gated attention pooling per class, hinge on the attention-weighted variance."""
 
     name: Literal["gated"] = "gated"
-    scale: float = Field(0.1, gt=0, description="constant factor s of the penalty")
 
 
 class Slot(Slots):
@@ -170,7 +168,6 @@ class LogDetGated(Gaussian, Attention):
     gated_weight: float = Field(
         1.0, ge=0, description="weight of gated's part, as a multiple of `lambda`"
     )
-    scale: float = Field(0.1, gt=0, description="constant factor s of the gated penalty")
 
 
 class TaskAware(Gaussian):

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -161,11 +160,11 @@ def _read(paths: Sequence[Path], config: DataConfig) -> Tensor:
         except DataError as error:
             return error
 
-    progress = partial(tqdm, total=len(paths), desc="reading images", unit="image", disable=None)
     with warnings.catch_warnings(), ThreadPoolExecutor(DECODERS) as pool:
         # Pillow warns of odd metadata without naming the file; what does not decode is an error.
         warnings.simplefilter("ignore", UserWarning)
-        found = list(progress(pool.map(decoded, paths)))
+        results = pool.map(decoded, paths)
+        found = list(tqdm(results, "reading images", len(paths), unit="image", disable=None))
     if damaged := [each for each in found if isinstance(each, DataError)]:
         raise _damaged(damaged)
     return stack([each for each in found if not isinstance(each, DataError)])

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cemlib.records.files import load_tensors, save_tensors, sha256
+from cemlib.records.files import load_tensors, save_tensors
 from cemlib.records.layout import DESCRIPTION, TENSORS
-from cemlib.records.seal import check_files, read_sealed, write_sealed
+from cemlib.records.seal import FILES, check_files, read_sealed, write_sealed
 
 PARTS = ("train", "val", "test")
-FACTS = ("sha256", "classes", "mean", "std", "source", "duplicates_train_test")
+FACTS = ("classes", "mean", "std", "source", "duplicates_train_test")
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,6 @@ def save(prepared: Prepared, folder: Path) -> tuple[Path, Path]:
         "image_shape": prepared.image_shape,
         "duplicates_train_test": prepared.duplicates_train_test,
         "source": prepared.provenance,
-        "sha256": sha256(path),
     }
     write_sealed(folder / DESCRIPTION, description, [path])
     return path, folder / DESCRIPTION
@@ -132,4 +131,4 @@ def checksum(folder: Path) -> str:
     Raises:
         FileError: if there is no such description.
     """
-    return str(read_sealed(folder / DESCRIPTION, ("sha256",))["sha256"])
+    return str(read_sealed(folder / DESCRIPTION)[FILES][TENSORS])

@@ -58,12 +58,10 @@ def from_tensors(
     elif test_labels is not None:
         raise DataError("test_images: missing, but there are test_labels; give both or neither")
     if not len(train):
-        raise DataError(
-            "train: there are no labels; give a tensor with at least one image of every class"
-        )
+        raise DataError("labels: there are none; give at least one image with its label")
     names = classes if classes is not None else range(int(train.labels.max()) + 1)
     named = tuple(str(name) for name in names)
-    return divided(Raw(train, test, named, {"name": "tensors"}), config, every_class)
+    return divided(Raw(train, test, named), config, every_class)
 
 
 def _split(images_name: str, labels_name: str, images: Images, labels: Labels | None) -> Split:
@@ -101,7 +99,7 @@ def _tensor(name: str, values: Tensor | ArrayLike) -> Tensor:
     if isinstance(values, Tensor):
         return values.detach().cpu()
     try:
-        return torch.tensor(np.asarray(values))
+        return torch.from_numpy(np.array(values, order="C"))  # a copy, also of a reversed view
     except (TypeError, ValueError) as error:
         raise DataError(f"{name}: must be a tensor or an array of numbers ({error})") from error
 

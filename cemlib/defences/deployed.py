@@ -14,7 +14,7 @@ from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
 from cemlib.records.files import FileError, load_tensors, read_record
 from cemlib.records.layout import RunFolder
-from cemlib.records.seal import check_files, read_sealed
+from cemlib.records.seal import checked
 
 CHUNK = 512  # images per forward pass
 
@@ -65,11 +65,10 @@ def load_deployed(run: RunFolder, device: torch.device) -> Deployed:
     Raises:
         FileError: if files are missing or damaged, or do not fit together.
     """
-    check_files(run.metrics, read_sealed(run.metrics), [run.config, run.model])
-    config = read_record(run.config, ("network", "defence"))
+    config = read_record(checked(run.config), ("network", "defence"))
     model = build(**config["network"])
     try:
-        model.load_state_dict(load_tensors(run.model))
+        model.load_state_dict(load_tensors(checked(run.model)))
     except RuntimeError as error:
         raise FileError(f"{run.model}: does not fit {run.config} ({error}); rerun it") from error
     defence = config["defence"]

@@ -16,6 +16,7 @@ from cemlib.evaluation.scores import NAMES, Attacked, scored
 from cemlib.numerics.precision import set_up
 from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.layout import KNOWLEDGES
+from cemlib.records.scores import UNBOUNDED
 from cemlib.report.tables import ATTACK_COLUMNS, RUN_COLUMNS, summary_table
 from cemlib.training.fit import Trained
 
@@ -104,7 +105,6 @@ def _attack(attacked: Attacked) -> dict[str, Any]:
     row = {name: getattr(attacked, name) for name in NAMES}
     if attacked.reason is not None:
         return row | {"status": "failed", "reason": attacked.reason}
-    row |= {"status": "ok", "reason": "", "n_images": len(attacked.originals)} | attacked.scores
-    for unbounded in ("psnr", "psnr_of_mean_mse"):  # None if there is no error at all
-        row[unbounded] = math.inf if row[unbounded] is None else row[unbounded]
-    return row
+    infinite = {name: math.inf for name in UNBOUNDED if attacked.scores.get(name, 0) is None}
+    row |= {"status": "ok", "reason": "", "n_images": len(attacked.originals)}
+    return row | attacked.scores | infinite

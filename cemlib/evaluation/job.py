@@ -20,7 +20,7 @@ from cemlib.records.checkpoint import Checkpoint
 from cemlib.records.files import FileError, load_tensors, save_tensors, sha256, write_jsonl
 from cemlib.records.layout import KNOWLEDGES, RunFolder
 from cemlib.records.scores import RECOGNITION
-from cemlib.records.seal import check_files, read_sealed, write_sealed
+from cemlib.records.seal import checked, read_sealed, write_sealed
 from cemlib.study.job import DATA, FOREIGN, Job
 from cemlib.study.plan import Plan
 
@@ -102,9 +102,8 @@ def attempt(job: Job[Study], scene: Scene, knowledge: str, checkpoint: Checkpoin
         found = read_sealed(folder.metrics, ("status", "reason"))
         if found["status"] != "ok":
             return start_failed(start, found["reason"])
-        check_files(folder.metrics, found, [folder.attacker])
         try:
-            decoder = scene.decoder(start, load_tensors(folder.attacker))
+            decoder = scene.decoder(start, load_tensors(checked(folder.attacker)))
         except RuntimeError as error:
             raise FileError(f"{folder.attacker}: no decoder of this study ({error})") from error
     return scene.attempt(attack, knowledge, checkpoint, decoder)

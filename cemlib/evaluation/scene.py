@@ -132,7 +132,8 @@ class Scene:
         self, attack: str, knowledge: str, checkpoint: Checkpoint, start: nn.Module | None = None
     ) -> Task:
         """Return an attack's task; all attacks of a seed see the same release of the targets."""
-        options = self.study.attacks[attack].model_dump()
+        settings = self.study.attacks[attack]
+        options = settings.model_dump()
         own, held_out = self.owned(knowledge)
         own = own.part(slice(options.get("images")))  # the stored images are in random order
         # The study's setting says that mirror images look natural, whatever the defence trains on.
@@ -145,7 +146,7 @@ class Scene:
             victim=self.victim,
             own=own,
             held_out=held_out,
-            released=self.victim.channel(attacked, noise, queries=options.get("queries", 1)),
+            released=self.victim.channel(attacked, noise, queries=settings.releases),
             options=options,
             seed=derive(self.seed, f"attack/{attack}/{knowledge}"),
             title=f"{attack} {knowledge} on {self.defence} seed{self.seed}",
@@ -153,6 +154,6 @@ class Scene:
             judge=self.judge.model,
             start=start,
         )
-        if self.study.attacks[attack].told_class:
+        if settings.told_class:
             task = with_class(task, targets(self.data, knowledge).labels, len(self.data.classes))
         return task

@@ -9,11 +9,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from cemlib.config.federated import Mixing
 from cemlib.config.federated_attacks import Linked
 from cemlib.data import DataError
 from cemlib.data.prepared import Prepared, to_float
 from cemlib.evaluation.pictures import COLUMNS, write_strip
-from cemlib.federated.drawing import ATTACKED, Draws
+from cemlib.federated.drawing import ATTACKED, LINKED, Draws
 from cemlib.federated.gan_training import Pseudo
 from cemlib.federated.inversion.evaluate import Finding, run_attacks
 from cemlib.federated.inversion.scene import Repeats, Scene
@@ -27,7 +28,6 @@ from cemlib.records.seal import FILES, checked, read_sealed
 from cemlib.study.federated import FederatedJob
 
 CURVE = 20  # points of an attack's curve that are kept
-LINKED = -2  # draws for the mixtures linked with image i have the number LINKED - i
 
 
 def run(job: FederatedJob) -> Iterator[Path]:
@@ -60,11 +60,11 @@ def run(job: FederatedJob) -> Iterator[Path]:
         nothing = _nothing(job, data, f"the training failed: {run_record['reason']}")
         findings = dict.fromkeys(inversion.attacks, nothing)
     for part in job.parts:
-        scores = {
+        facts = {
             "model_sha256": run_record[FILES]["model.safetensors"],
             "wall_seconds": (time.perf_counter() - start) / len(job.parts),
         }
-        yield _write(part, findings[part.of["attack"]], data, scores)
+        yield _write(part, findings[part.of["attack"]], data, facts)
 
 
 def _nothing(job: FederatedJob, data: Prepared, reason: str) -> Finding:
@@ -92,20 +92,20 @@ def scene_of(job: FederatedJob, data: Prepared) -> Scene:
     linked = [attack.linked for attack in study.inversion.attacks.values() if attack.linked]
     repeats = None
     if linked:
-        repeats = Repeats(_mixtures(job, data, pseudo, linked), mixing.mean_share(), spread)
+        mixtures = _mixtures(job, data, pseudo, mixing, linked)
+        repeats = Repeats(mixtures, mixing.mean_share(), spread)
     return Scene(images, labels, pseudo.mixed(*alone)[:, 0], share.to(images), prior, repeats)
 
 
 def _mixtures(
-    job: FederatedJob, data: Prepared, pseudo: Pseudo, linked: Sequence[Linked]
+    job: FederatedJob, data: Prepared, pseudo: Pseudo, mixing: Mixing, linked: Sequence[Linked]
 ) -> Tensor:
     """Return the mixtures (N, M, R, C, H, W) that attackers link; see `Repeats`.
 
     The other images of an attacked image's class are further test images, mixed as its client would
     mix them.
     """
-    study, mixing, found = job.plan.study, variant_of(job).mixing, []
-    assert mixing is not None
+    study, found = job.plan.study, []
     images = max(each.images for each in linked)
     rounds = max(each.rounds for each in linked) if mixing.pseudo == "fresh" else 1
     for i in range(study.inversion.images):
@@ -146,7 +146,7 @@ def _network(job: FederatedJob, data: Prepared) -> FederatedNet:
     return net.to(job.processor())
 
 
-def _write(job: FederatedJob, found: Finding, data: Prepared, scores: dict[str, Any]) -> Path:
+def _write(job: FederatedJob, found: Finding, data: Prepared, facts: dict[str, Any]) -> Path:
     """Write one attack's files, its record last."""
     folder, named = AttackFolder(job.folder), {"attack": job.of["attack"]}
     folder.metrics.unlink(missing_ok=True)
@@ -160,7 +160,7 @@ def _write(job: FederatedJob, found: Finding, data: Prepared, scores: dict[str, 
     reason = f"{len(failed)} of {len(found.rows)} images: {failed[0]}" if failed else None
     known = {"knowledge": folder.root.name.rpartition("-")[2]}
     means = _means(found.rows) | {"n_images": len(found.rows)}
-    write_record(job, "attack", reason, named | known | means | scores)
+    write_record(job, "attack", reason, named | known | means | facts)
     return folder.metrics
 
 

@@ -10,16 +10,24 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
+from torch.func import vmap
 
 from cemlib.config.federated import MaskConfig, Variant
 from cemlib.federated.drawing import Draws
 from cemlib.federated.mask import hadamard, mask, scores
-from cemlib.federated.network import WEIGHT, FederatedNet, Weights, features, loss, weights_of
+from cemlib.federated.network import (
+    WEIGHT,
+    FederatedNet,
+    Weights,
+    features,
+    gradients,
+    stack,
+    weights_of,
+)
 from cemlib.federated.private import draw_noise, private_gradients
 
 Step = Callable[..., tuple[Weights, Tensor]]
-"""Function from weights, x, y and the random draws of a step to the gradients and the loss."""
+"""A function that maps weights, x, y and a step's random draws to the gradients and the loss."""
 
 Inputs = tuple[Tensor | Weights, ...]
 """Inputs of one step of every client besides the weights, with the clients as the first axis.
@@ -28,12 +36,6 @@ They are images (clients, B, C, H, W), already mixed, and labels (clients, B), f
 columns (clients, outputs) of 0 and 1 for a mask, or by the noise by parameter name (clients, ...)
 for DP-SGD.
 """
-
-
-def gradients(net: FederatedNet, weights: Weights, x: Tensor, y: Tensor) -> tuple[Weights, Tensor]:
-    """Return the gradient of the mean cross-entropy by parameter name, and the loss."""
-    found, value = grad_and_value(lambda w: loss(net, w, x, y))(weights)
-    return found, value
 
 
 def step_inputs(
@@ -101,8 +103,3 @@ def train_at_once(
         stacked = {n: torch.sub(w, gradient[n], alpha=lr) for n, w in stacked.items()}
         losses.append(value)
     return {name: stacked[name] - w for name, w in weights.items()}, torch.stack(losses, 1)
-
-
-def stack(each: Sequence[Weights]) -> Weights:
-    """Stack tensors of several clients by name, along a new first axis."""
-    return {name: torch.stack([weights[name] for weights in each]) for name in each[0]}

@@ -25,7 +25,9 @@ def ask(clients: ClientsConfig, seed: int, number: int) -> tuple[list[int], list
     return asked, [client for client in asked if chances[client] >= clients.dropout]
 
 
-ATTACKED, FIXED = 0, -1  # in place of a round's number: for attacked images, and for all rounds
+# In place of a round's number: for attacked images, for all rounds, and (LINKED - i) for the
+# mixtures that are linked with attacked image i.
+ATTACKED, FIXED, LINKED = 0, -1, -2
 
 
 @dataclass(frozen=True)

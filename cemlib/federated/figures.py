@@ -130,13 +130,12 @@ def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
             continue
         file = attack_folder(plan, variant, plan.study.seeds[0], attack).reconstructions
         originals, below = read_strip(checked(file))
-        rows = {"original": originals, **rows}
         rows[f"{readable(variant)}\n{readable(attack)}, {significant(error, 2)}"] = below
     if originals is None:
         return empty_figure("every attack failed")
     blank = np.full_like(originals, 255)
-    pictures = {name: blank if row is None else row for name, row in rows.items()}
-    return picture_rows(pictures, spacing=1.12)
+    shown = {name: blank if row is None else row for name, row in rows.items()}
+    return picture_rows({"original": originals} | shown, spacing=1.12)
 
 
 def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:

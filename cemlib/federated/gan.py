@@ -14,8 +14,7 @@ from torch.func import grad, vmap
 from torch.nn import functional as F
 
 from cemlib.data.prepared import Split
-from cemlib.federated.client import stack
-from cemlib.federated.network import Shape, Weights
+from cemlib.federated.network import Shape, Weights, stack
 from cemlib.federated.setting import random_batches
 from cemlib.numerics.seeds import generator
 from cemlib.records.files import FileError, sha256

@@ -5,7 +5,7 @@ client's GAN sees only that client's images. The GANs are stacked, and each step
 them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from cemlib.config.federated import GanConfig
 from cemlib.data.prepared import Split, image_shape, to_float
 from cemlib.federated import gan
 from cemlib.federated.gan import Discriminator, Generator
+from cemlib.federated.network import Weights
 from cemlib.federated.setting import random_batches
 from cemlib.numerics.divergence import check_finite
 from cemlib.numerics.optim import Adam
@@ -131,7 +132,7 @@ class ClientGans:
         """Return the logits of each client's discriminator on its images: (clients, B)."""
         features = vmap(gan.extracted)(x, self.kernels)
         each = vmap(partial(functional_call, self.discriminator))
-        logits: Tensor = each(dict(self.d_weights), (features, y))
+        logits: Tensor = each(self.d_weights, (features, y))
         return logits
 
     def _real(self, epoch: int, step: int, phase: str) -> tuple[Tensor, Tensor]:
@@ -157,11 +158,11 @@ class Pseudo:
     """
 
     net: Generator
-    weights: Mapping[str, Tensor]
+    weights: Weights
 
     def images(self, e: Tensor, y: Tensor) -> Tensor:
         """Return G(e|y) of each client (clients, B, C, H, W), for e (clients, B, latent)."""
-        images: Tensor = vmap(partial(functional_call, self.net))(dict(self.weights), (e, y))
+        images: Tensor = vmap(partial(functional_call, self.net))(self.weights, (e, y))
         return images
 
     def mixed(
@@ -180,7 +181,7 @@ class Pseudo:
 
 
 def _update(optimiser: Adam, loss: Tensor, lr: float) -> None:
-    """Take a step on the sum of the clients' losses, which have separate weights."""
+    """Take a step on the sum of the losses: clients share no weights, so each follows its own."""
     optimiser.zero_grad()
     loss.backward(inputs=optimiser.parameters)  # type: ignore[no-untyped-call]
     optimiser.step(lr)

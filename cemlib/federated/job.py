@@ -7,9 +7,9 @@ from cemlib.data.prepared import Prepared, checksum, load
 from cemlib.federated.gan import Generator
 from cemlib.federated.gan_training import Pseudo
 from cemlib.numerics.precision import set_up
-from cemlib.records.files import load_tensors
+from cemlib.records.files import FileError, load_tensors
 from cemlib.records.layout import RunFolder
-from cemlib.records.seal import checked, write_sealed
+from cemlib.records.seal import checked, read_sealed, write_sealed
 from cemlib.study.federated import FederatedJob
 
 
@@ -30,10 +30,14 @@ def read_data(job: FederatedJob) -> Prepared:
 
 
 def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
-    """Read the clients' generators and check them; raise FileError if they are damaged."""
-    file = checked(job.plan.layout.gans(job.of["seed"]).generators)
+    """Read the clients' generators; raise FileError if they are damaged, or the GANs failed."""
+    folder = job.plan.layout.gans(job.of["seed"])
+    record = read_sealed(folder.metrics, ("status", "reason"))
+    if record["status"] != "ok":
+        raise FileError(f"{folder.root}: the clients' GANs failed: {record['reason']}")
     device, gan = job.processor(), job.plan.study.gan
-    weights = {name: tensor.to(device) for name, tensor in load_tensors(file).items()}
+    tensors = load_tensors(checked(folder.generators))
+    weights = {name: tensor.to(device) for name, tensor in tensors.items()}
     net = Generator(data.image_shape, len(data.classes), gan.latent, gan.width)
     return Pseudo(net.to(device), weights)
 

@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from cemlib.federated.mask import mask, scores
 
-Weights = dict[str, Tensor]
-
 
 def masking(
     network: nn.Module, layer: str, images: Callable[[Context], Tensor], alpha: float = 0.5
@@ -53,14 +51,15 @@ def masking(
         return entered[0]
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        trains = message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
-        _, received = _arrays(message.content) if trains else ("", {})
+        if message.metadata.message_type.partition(".")[0] != MessageType.TRAIN:
+            return call_next(message, context)
+        _, received = _arrays(message.content)
         reply = call_next(message, context)
-        if not trains or reply.has_error():
+        if reply.has_error():
             return reply
         network.load_state_dict(received)
         network.eval()
-        kept = mask(scores(features, images(context)), alpha).bool()
+        kept = mask(scores(features, images(context)), alpha).bool().cpu()
         record, sent = _arrays(reply.content)
         sent[name] = torch.where(kept, sent[name], received[name])
         reply.content[record] = ArrayRecord(torch_state_dict=sent)
@@ -69,7 +68,7 @@ def masking(
     return mod
 
 
-def _arrays(content: RecordDict) -> tuple[str, Weights]:
+def _arrays(content: RecordDict) -> tuple[str, dict[str, Tensor]]:
     """Return the only record of arrays in a message, with its name."""
     records = content.array_records
     if len(records) != 1:

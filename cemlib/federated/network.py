@@ -5,12 +5,12 @@ product of the loss's gradient at the outputs and this input. The network `lenet
 Liu and Han, "Deep leakage from gradients", NeurIPS 2019.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, grad_and_value
 from torch.nn import functional as F
 from torchvision.models.resnet import BasicBlock, ResNet
 
@@ -99,19 +99,29 @@ def weights_of(net: FederatedNet) -> Weights:
     return {name: tensor.detach().clone() for name, tensor in net.named_parameters()}
 
 
-def features(net: FederatedNet, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+def stack(each: Sequence[Weights]) -> Weights:
+    """Stack tensors of several clients by name, along a new first axis."""
+    return {name: torch.stack([weights[name] for weights in each]) for name in each[0]}
+
+
+def features(net: FederatedNet, weights: Weights, x: Tensor) -> Tensor:
     """Return `net.features(x)` with the given weights."""
     inside = {n.removeprefix("body."): t for n, t in weights.items() if n.startswith("body.")}
     found: Tensor = functional_call(net.body, inside, (2 * x - 1,))
     return found.flatten(1)
 
 
-def logits(net: FederatedNet, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+def logits(net: FederatedNet, weights: Weights, x: Tensor) -> Tensor:
     """Return `net(x)` with the given weights."""
-    found: Tensor = functional_call(net, dict(weights), (x,))
+    found: Tensor = functional_call(net, weights, (x,))
     return found
 
 
-def loss(net: FederatedNet, weights: Mapping[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-    """Return the mean cross-entropy of images (B, C, H, W) with labels (B,)."""
-    return F.cross_entropy(logits(net, weights, x), y)
+def gradients(net: FederatedNet, weights: Weights, x: Tensor, y: Tensor) -> tuple[Weights, Tensor]:
+    """Return the gradient of the mean cross-entropy by parameter name, and the loss.
+
+    The images are (B, C, H, W), and y are labels (B,) or distributions over the classes
+    (B, classes).
+    """
+    found, value = grad_and_value(lambda w: F.cross_entropy(logits(net, w, x), y))(weights)
+    return found, value

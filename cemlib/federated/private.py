@@ -13,10 +13,10 @@ import importlib.util
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
+from torch.func import vmap
 
-from cemlib.config.federated_attacks import DpSgd
-from cemlib.federated.network import FederatedNet, Weights, loss
+from cemlib.config.federated import DpSgd
+from cemlib.federated.network import FederatedNet, Weights, gradients
 
 _ADDED = 1e-6  # added to the norm, as in Opacus
 # Orders of the Renyi divergence; the best one is near 1 at low noise. Those above 11 are integers,
@@ -35,19 +35,18 @@ def private_gradients(
     """
 
     def one(image: Tensor, label: Tensor) -> tuple[Weights, Tensor]:
-        objective = grad_and_value(lambda w: loss(net, w, image.unsqueeze(0), label.unsqueeze(0)))
-        gradient, value = objective(weights)
+        gradient, value = gradients(net, weights, image.unsqueeze(0), label.unsqueeze(0))
         length = torch.stack([g.square().sum() for g in gradient.values()]).sum().sqrt()
         factor = (clip / (length + _ADDED)).clamp(max=1)
         return {name: factor * g for name, g in gradient.items()}, value
 
-    gradients, values = vmap(one)(x, y)
-    noised = {name: g.mean(0) + clip / len(x) * noise[name] for name, g in gradients.items()}
+    clipped, values = vmap(one)(x, y)
+    noised = {name: g.mean(0) + clip / len(x) * noise[name] for name, g in clipped.items()}
     return noised, values.mean()
 
 
 def draw_noise(weights: Weights, multiplier: float, generator: torch.Generator) -> Weights:
-    """Draw normal noise times the multiplier, in the shapes of the weights, on the CPU."""
+    """Draw normal noise times the multiplier for every weight, on the CPU; move it to theirs."""
     return {
         name: multiplier * torch.randn(w.shape, generator=generator, dtype=w.dtype).to(w.device)
         for name, w in weights.items()

@@ -56,6 +56,6 @@ def _write(job: FederatedJob, gans: ClientGans, reason: str | None, found: dict[
     pictures = torch.stack([gans.course[epoch].cpu() for epoch in epochs], 1)
     save_tensors(folder.course, {"epochs": torch.tensor(epochs), "images": pictures})
     write_jsonl(folder.history, gans.history)
-    last = gans.history[-1] if gans.history and reason is None else {}
+    last = gans.history[-1] if reason is None else {}
     ended = {name: last.get(name) for name in ("d_loss", "g_loss", "variance", "drift")}
     write_record(job, "gans", reason, ended | found)

@@ -24,7 +24,7 @@ from cemlib.federated.setting import batches, clients_of, network_of
 from cemlib.numerics.divergence import DivergedError
 from cemlib.records.checkpoint import State, copied, pack, unpack
 
-CHUNK = 512
+CHUNK = 512  # images that are scored at once
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Federation:
         return row
 
     def state(self) -> State:
-        """Return the state from which a killed job resumes; draws depend on the round alone."""
+        """Return the state from which a killed job resumes; random draws have none (`Draws`)."""
         return copied(pack("weights", self.weights)), {}
 
     def restore(self, tensors: dict[str, Tensor], _state: dict[str, Any]) -> None:

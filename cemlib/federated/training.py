@@ -27,12 +27,11 @@ def run(job: FederatedJob) -> list[Path]:
     data = read_data(job)
     _check_beta(job, len(data.classes))
     fault, generators = _generators(job)
-    mixes = fault is None and generators is not None
-    pseudo = read_pseudo(job, data) if mixes else None
+    pseudo = read_pseudo(job, data) if generators and fault is None else None
     federation = Federation(study, variant_of(job), data, pseudo, job.of["seed"])
-    origin = [checksum(job.plan.layout.data), job.processor().type]
-    place = job.checkpoint(*origin, *([generators] if generators else []))
-    checkpoint = Checkpoint(place, interval=0.0)  # a round takes long, and its state is small
+    origin = (checksum(job.plan.layout.data), job.processor().type, str(generators))
+    # A round takes long, and its state is small.
+    checkpoint = Checkpoint(job.checkpoint(*origin), interval=0.0)
     resumed = Resumed(federation, checkpoint, start)
     folder.metrics.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
@@ -99,7 +98,7 @@ def _epsilon(federation: Federation) -> float | None:
     if private is None or federation.variant.mixing is not None:
         return None
     rate = train.batch_size / min(map(len, federation.clients))
-    return epsilon(private, min(1.0, rate), train.rounds * train.local_steps)
+    return epsilon(private, rate, train.rounds * train.local_steps)
 
 
 def _totals(rows: list[dict[str, Any]]) -> dict[str, float | None]:

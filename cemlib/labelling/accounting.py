@@ -85,9 +85,9 @@ def noise_std(study: LabellingStudy, epsilon: float | None) -> float:
 def stated(study: LabellingStudy, epsilon: float) -> dict[str, Any]:
     """Return the privacy columns of a table, given the epsilon of one query by the formula.
 
-    The exact columns assume one changed vote, and use the delta of one query for all queries
-    together too. `epsilon_total_published` is the strong composition of the formula's epsilon, as
-    published.
+    The exact columns are for one changed vote; their delta is that of one query, also for all
+    queries together. `epsilon_total_published` is the strong composition of the formula's epsilon,
+    as published.
     """
     settings = study.privacy
     sigma = noise_std(study, epsilon)

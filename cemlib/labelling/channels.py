@@ -22,7 +22,6 @@ Address: TypeAlias = tuple[str, int]
 Channel: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GONE = (OSError, EOFError)  # raised when the other side has disconnected, or time is up
 HANDSHAKE_SECONDS = CLOSE_SECONDS = 5.0
-AGGREGATOR = "aggregator"
 
 
 def secured(certificate: Path, authority: Path, *, server: bool) -> ssl.SSLContext:
@@ -61,7 +60,7 @@ async def connected(
     try:
         async with asyncio.timeout(seconds):
             reader, writer = await asyncio.open_connection(
-                *address, ssl=tls, server_hostname=AGGREGATOR, ssl_shutdown_timeout=CLOSE_SECONDS
+                *address, ssl=tls, server_hostname="aggregator", ssl_shutdown_timeout=CLOSE_SECONDS
             )
             try:
                 yield reader, writer

@@ -37,8 +37,7 @@ def encode_shape(images: Images) -> bytes:
 
 def decode_shape(data: bytes) -> tuple[int, int, int, int]:
     """Return the shape; raise MessageError if such images are empty or too large."""
-    queries, channels, height, width = SHAPE.unpack(data)
-    shape = queries, channels, height, width
+    shape: tuple[int, int, int, int] = SHAPE.unpack(data)
     if not 0 < math.prod(shape) <= MOST_BYTES:
         raise MessageError(f"requester: expected images of 1 byte to 64 MiB, got shape {shape}")
     return shape
@@ -80,4 +79,6 @@ def _check(ledger: Path, text: str, new: list[str], most: int | None) -> None:
     if again := len(new) - len({*new} - seen):
         raise LabellingError(f"{ledger}: no second vote on {again} of {len(new)} images")
     if most is not None and len(seen) + len(new) > most:
-        raise LabellingError(f"{ledger}: {len(new)} images after {len(seen)}, of {most} at most")
+        raise LabellingError(
+            f"{ledger}: has {len(seen)} images; {len(new)} more would exceed the limit of {most}"
+        )

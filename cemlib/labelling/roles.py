@@ -4,7 +4,7 @@
     aggregator   -> participants  shape, nonce and digest of the round; images
     participants -> aggregator    votes, and parts of the decryption, as in `messages`
     aggregator   -> requester     tallies in steps of the noise, 64-bit integers
-    requester    -> aggregator    0 bytes: the tallies are there
+    requester    -> aggregator    0 bytes: the tallies have arrived
 
 A participant builds the round from its own copy of the public parameters, so that the aggregator
 cannot change noise, key or number of participants. A digest of the images is part of the round's,

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from cemlib.models.graphs import BypassedError, CutError, divided, trace
+from cemlib.models.layers import modes_kept
 
 
 class Part(nn.Module):
@@ -90,8 +91,9 @@ def _cuts(module: nn.Module, inside: nn.Module, prefix: str) -> Iterator[str]:
 
 
 def _halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
-    with _left_as_it_is(module):
-        pairs = {mode: divided(trace(module, cut, mode), cut) for mode in (True, False)}
+    with _without_new_attributes(module):
+        with modes_kept(module):  # tracing sets them
+            pairs = {mode: divided(trace(module, cut, mode), cut) for mode in (True, False)}
         encoder, head = (Part(module, {m: pairs[m][i] for m in pairs}) for i in (0, 1))
     _check_apart(module, encoder, head)
     return encoder, head
@@ -115,15 +117,12 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _left_as_it_is(module: nn.Module) -> Iterator[None]:
-    """Undo what tracing does to a network: it sets modes and adds constants as attributes."""
-    modes = [(each, each.training) for each in module.modules()]
+def _without_new_attributes(module: nn.Module) -> Iterator[None]:
+    """Remove the constants that tracing adds to a network."""
     attributes = set(vars(module))
     try:
         yield
     finally:
-        for each, training in modes:
-            each.training = training
         for name in set(vars(module)) - attributes:
             delattr(module, name)
 

@@ -84,13 +84,12 @@ class ResidualNetwork(nn.Module):
         self.layers = nn.Sequential(*body)
         self.last = ResBlock(width + hints, answers or image_shape[0])
 
-    def forward(self, features: Tensor, *hints: Tensor) -> Tensor:
-        """Map (B, in_channels, h, w), and hints (B, c, H, W), to (B, answers, H, W)."""
+    def forward(self, features: Tensor, hint: Tensor | None = None) -> Tensor:
+        """Map (B, in_channels, h, w), and a hint (B, hints, H, W), to (B, answers, H, W)."""
         _, height, width = self.image_shape
         maps: Tensor = self.layers(features)[..., :height, :width]
-        if hints:
-            alike = (hint.to(maps.dtype, memory_format=torch.channels_last) for hint in hints)
-            maps = torch.cat([maps, *alike], 1)
+        if hint is not None:
+            maps = torch.cat([maps, hint.to(maps.dtype, memory_format=torch.channels_last)], 1)
         found: Tensor = self.last(maps)
         return found
 
@@ -100,9 +99,9 @@ class Decoder(ResidualNetwork):
 
     rectified = True
 
-    def forward(self, features: Tensor, *hints: Tensor) -> Tensor:
+    def forward(self, features: Tensor, hint: Tensor | None = None) -> Tensor:
         """Map (B, c, h, w) to (B, C, H, W) in (0, 1)."""
-        return super().forward(features, *hints).sigmoid()
+        return super().forward(features, hint).sigmoid()
 
 
 @dataclass(frozen=True)
@@ -133,8 +132,8 @@ class CorrectedDecoder(nn.Module):
         feature_shape: (c, h, w).
         image_shape: (C, H, W).
         blocks, width, doublings: As for the `ResidualNetwork` N.
-        class_maps: Number of the last channels, which say the class. They would slow the training
-            of N, so it gets them only if W and F, which use them too, are empty.
+        class_maps: Number of trailing channels that encode the class. W and F use them; N gets them
+            only if W and F are empty, because they would slow its training.
         masked: Whether N gets the release itself, too, because features are missing at random: a
             linear estimate smears the zeros over all features.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cemlib.models.layers import Normalise, SparseCoding, xavier
+from cemlib.models.layers import Normalise, SparseCoding, modes_kept, xavier
 
 Dimensions = tuple[int, int, int]
 
@@ -212,18 +212,13 @@ def _bottleneck(width: int, features: Dimensions, sparse_coding: bool) -> list[n
 
 def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
     """Return the shape of the features of one image; the encoder's modes do not change."""
-    modes = [(module, module.training) for module in encoder.modules()]
-    encoder.eval()
     try:
-        with torch.no_grad():
-            features = encoder(torch.zeros(1, *image_shape, device=device_of(encoder)))
+        with modes_kept(encoder), torch.no_grad():
+            features = encoder.eval()(torch.zeros(1, *image_shape, device=device_of(encoder)))
     except (RuntimeError, TypeError) as error:
         raise ValueError(
             f"cut: the client does not accept images of shape {image_shape} alone ({error})"
         ) from error
-    finally:
-        for module, training in modes:
-            module.training = training
     if not isinstance(features, Tensor):
         raise ValueError(
             f"cut: the client returns a {type(features).__name__}, not a tensor; cut elsewhere, or"

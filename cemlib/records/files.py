@@ -74,7 +74,7 @@ def write_json(path: Path, obj: Any) -> None:
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write one JSON object per line."""
-    write_text(path, "".join(json.dumps(finite(dict(row))) + "\n" for row in rows))
+    write_text(path, "".join(json.dumps(finite(row)) + "\n" for row in rows))
 
 
 def read_json(path: Path) -> Any:

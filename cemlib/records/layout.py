@@ -11,7 +11,7 @@ _Place = TypeVar("_Place", bound=PurePath)
 
 
 class _Below:
-    """A path with a fixed name below a folder of the object that has it."""
+    """A path of fixed name below its owner's folder `root`, or another folder of its owner."""
 
     def __init__(self, name: str, folder: str = "root") -> None:
         self.name, self.folder = name, folder

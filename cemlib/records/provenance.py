@@ -1,9 +1,9 @@
 """The provenance of a result: the source files of its job, their fingerprint, and the machine.
 
-A job's source files are found by following its imports. A *plug-in package* is one
-whose `__init__` holds a plain dict from names to members (surrogates, channels, attacks, ...). Its
-imports are not followed; only the member that the job's configuration names is added. So an edit of
-one surrogate reruns the jobs of that surrogate alone, and adding one reruns nothing.
+A job's source files are found by following its imports, but not those of a *plug-in package*, whose
+`__init__` holds a plain dict from names to members (surrogates, channels, attacks, ...): of these,
+only the member that the job's configuration names is added. So an edit of one surrogate reruns the
+jobs of that surrogate alone, and adding one reruns nothing.
 """
 
 import ast

@@ -120,7 +120,7 @@ SCORES = {
 ROUNDING = 1e-5  # rounding error of a mean in float32
 TESTED = "mse"  # the one score of the worst case with significance tests; others have intervals
 RECOGNITION = ("recon_top1", "recon_top1_victim", "judge_top1")
-IDENTIFICATION = "recon_top1"  # NaN if the training of the judge failed
+IDENTIFICATION = "recon_top1"
 UNBOUNDED = ("leakage_nats", "psnr", "psnr_of_mean_mse")  # null in a record means infinite
 RUN_SCORES = tuple(name for name, score in SCORES.items() if score.of_runs)
 ATTACK_SCORES = tuple(n for n, s in SCORES.items() if not s.of_runs and n != IDENTIFICATION)

@@ -36,7 +36,7 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     style, knowledges = looks(present(attacks, defences)), list(attacks["knowledge"].unique())
     keys = ("attack", "knowledge", "defence", "converged")
     history = histories(attacks, keys, ("val_mse", "val_recon_top1")).dropna(subset="val_mse")
-    history["percent"] = 100 * history["val_recon_top1"].astype(float)
+    history["percent"] = 100 * history["val_recon_top1"]
     learned = list(history["attack"].unique())
     if not learned:
         return empty_figure("no attack of this study learns in epochs")

@@ -177,10 +177,10 @@ def pooled(results: Results, root: Path, table: Path) -> Results:
     if other := set(attacks["attack"]) ^ set(results.attacks["attack"]):
         names = ", ".join(sorted(other))
         raise FileError(f"{table}: has other attacks ({names}); publish all seeds again")
-    for row in runs.merge(results.runs[["experiment", "defence", "seed"]]).to_dict("records"):
+    if both := runs.merge(results.runs[["experiment", "defence", "seed"]]).to_dict("records"):
         raise FileError(
-            f"{table}: has {row['defence']}, seed {row['seed']} already; choose the seeds that it"
-            " lacks, as in --set 'seeds=[3, 4]'"
+            f"{table}: has {both[0]['defence']}, seed {both[0]['seed']} already; choose the seeds"
+            " that it lacks, as in --set 'seeds=[3, 4]'"
         )
     for frame in (runs, attacks):
         frame["folder"] = [str(root / folder) for folder in frame["folder"]]

@@ -27,11 +27,11 @@ def formatted(value: Any, form: str = ".3g", scale: float = 1.0) -> str:
     return "∞" if math.isinf(value) else f"{scale * value:{form}}"
 
 
-def flagged(name: str, scale: float = 1.0) -> Cell:
+def difference(scale: float = 1.0) -> Cell:
     """Make cells of a difference, marked where it rests on an attack that had not converged."""
 
     def cell(row: Row) -> str:
-        text = formatted(row[name], "+.3g", scale)
+        text = formatted(row["difference"], "+.3g", scale)
         return marked(text, text != NONE and row["unconverged"] != "")
 
     return cell

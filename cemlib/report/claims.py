@@ -41,7 +41,7 @@ def is_shown(row: Row) -> bool:
 
 
 def claims(table: pd.DataFrame, warned: Sequence[str] = ()) -> str:
-    """Return the claims that a table of `sentences` supports, and `warnings`, as Markdown."""
+    """Return what a table shows, as `sentences` says it, and the warnings, as Markdown."""
     parts = ["# What the comparisons show\n", basis(table)]
     for case, claimed in sentences(table).items():
         parts += _part(f"Attacker with {case}", claimed)

@@ -32,8 +32,8 @@ def comparisons_table(
 ) -> pd.DataFrame:
     """Return paired differences of every defence from a reference, on the seeds that both have.
 
-    The scores are top-1, and for each knowledge the worst case's MSE and SSIM on one release, and
-    its identification where it was measured. The rows are in the order of ``defences``. If no
+    The scores are top-1, and for each knowledge the worst case's MSE, SSIM and identification on
+    one release. The rows are in the order of ``defences``. If no
     reference is given, it is the `default_reference`.
 
     Returns:
@@ -117,10 +117,9 @@ def _families(
     runs: pd.DataFrame, strongest: pd.DataFrame
 ) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Yield knowledge, score, and the results that have it."""
-    identified = [IDENTIFICATION] if strongest[IDENTIFICATION].notna().any() else []
     yield "", "top1", runs
     for knowledge in strongest["knowledge"].unique():
-        for score in (*_WITH_IMAGES, *identified):
+        for score in (*_WITH_IMAGES, IDENTIFICATION):
             yield knowledge, score, strongest[strongest["knowledge"] == knowledge]
 
 

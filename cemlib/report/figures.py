@@ -22,7 +22,7 @@ class Drawing:
     """One figure, or in `FIGURES` one for each score or knowledge.
 
     Attributes:
-        name: name of its files without ending, perhaps with ``{score}`` or ``{knowledge}``.
+        name: name of its files without extension, perhaps with ``{score}`` or ``{knowledge}``.
         function: the function that draws it, as module and name below `cemlib.report`.
         title: may have the same braces.
         category: one of `CATEGORIES`.
@@ -166,7 +166,7 @@ DRAWINGS = {
     for part in (WHOLE, OF_RUNS)
     for drawing in drawings(part, KNOWLEDGES, (1, 2), sweeps=True)
 }
-"""Every figure that there can be, by the name of its files without ending."""
+"""Every possible figure, by the name of its files without extension."""
 
 
 def modules() -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from cemlib.records.scores import IDENTIFICATION
+from cemlib.report.style import readable
 from cemlib.report.tables import records
 from cemlib.report.worst_case import unconverged, worst_case
 
@@ -41,7 +42,7 @@ class Sweeps:
     def titles(self) -> dict[str, str]:
         """Return for each defence its sweep and its settings, ``noise, σ 0.2``."""
         return {
-            name: f"{family.replace('_', ' ')}, {symbols(settings)}"
+            name: f"{readable(family)}, {symbols(settings)}"
             for family, defences in self.families.items()
             for name, settings in defences.items()
         }
@@ -50,7 +51,7 @@ class Sweeps:
 def symbols(settings: Settings) -> str:
     """Return the settings of a defence in short: ``λ 16, σ 0.2``."""
     known = {"lambda": "λ", "noise_std": "σ"}
-    return ", ".join(f"{known.get(key, key.replace('_', ' '))} {settings[key]}" for key in settings)
+    return ", ".join(f"{known.get(key, readable(key))} {settings[key]}" for key in settings)
 
 
 def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:

@@ -64,7 +64,7 @@ def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
     names = present(runs, defences)
     history = histories(runs, ("defence",), ("train_ce", "val_loss", "lambda_eff"))
     columns = min(_COLUMNS, len(names))
-    rows = -(-len(names) // columns)
+    rows = math.ceil(len(names) / columns)
     figure, panels = new_figure(0.6 + 1.45 * rows, columns, rows, share_x=True, share_y=True)
     for panel, name in zip(panels, names, strict=False):
         panel.set_title(textwrap.fill(readable(name), 24), fontsize=8)
@@ -126,12 +126,13 @@ def histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -
         for row in records(frame[frame["status"] == "ok"])
         for line in read_jsonl(Folder(Path(row["folder"])).history)
     ]
-    return pd.DataFrame(lines, columns=[*keys, "epoch", *values])
+    frame = pd.DataFrame(lines, columns=[*keys, "epoch", *values])
+    return frame.astype(dict.fromkeys(("epoch", *values), float))  # a null is NaN
 
 
 def over_seeds(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the mean, lowest and highest value of a column at each epoch, without missing ones."""
-    values = rows[["epoch", column]].dropna().astype(float)
+    values = rows[["epoch", column]].dropna()
     return values.groupby("epoch")[column].agg(["mean", "min", "max"])
 
 
@@ -160,7 +161,7 @@ def _surrogate_row(panels: Sequence[Axes], history: pd.DataFrame) -> None:
         for panel in panels:
             explain_empty(panel, "all runs failed")
         return
-    acting = history[history["lambda_eff"].astype(float) > 0]
+    acting = history[history["lambda_eff"] > 0]
     own = next((column for column in _OWN if acting[column].notna().any()), None)
     if own is not None:
         panels[-1].set_title(_OWN[own], fontsize=7, pad=2)
@@ -181,12 +182,12 @@ def _surrogate_row(panels: Sequence[Axes], history: pd.DataFrame) -> None:
 
 def _add_start(panel: Axes, history: pd.DataFrame) -> None:
     """Draw a line where the surrogate starts, if one ever does."""
-    acting = history[history["lambda_eff"].astype(float) > 0]
+    acting = history[history["lambda_eff"] > 0]
     if not acting.empty:
         panel.axvline(acting["epoch"].min(), **_START)
 
 
 def _explained(history: pd.DataFrame) -> list[Artist]:
     """Return the legend's handles for bands, and for the start of a surrogate if one acts."""
-    starts = (history["lambda_eff"].astype(float) > 0).any()
+    starts = (history["lambda_eff"] > 0).any()
     return [BAND, *([Line2D([], [], label="start of the surrogate", **_START)] if starts else [])]

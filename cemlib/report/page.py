@@ -117,7 +117,7 @@ def _facts(
         "Attacks carried out": _counted(attacks),
         "Commit": _listed(map(_commit, made)),
         "Hardware": _listed(map(_machine, made)),
-        "Time of all jobs": _duration(seconds),
+        "Time of trainings and attacks": _duration(seconds),
     }
 
 

@@ -59,8 +59,8 @@ def _reproducible(path: Path, keys: Sequence[str] = ("provenance",)) -> dict[str
     result = read_sealed(path, keys)
     if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
         raise FileError(
-            f"{path}: made from uncommitted code, and counts as finished after a commit, too; "
-            f"commit, delete {path.parent} and all other results made before, and rerun the study"
+            f"{path}: made from uncommitted code, and a commit alone does not make it run again;"
+            f" commit, delete {path.parent} and all other results made before, and rerun the study"
         )
     return result
 
@@ -130,7 +130,7 @@ def _distinct(texts: Iterable[str]) -> str:
 
 ALIKE = 5e-4  # relative: tables print three digits
 # Columns that depend on the machine, the day or the version of the code.
-PASSING = "seconds|memory|exponent|peer_ratio|commit|fingerprint"
+VOLATILE = "seconds|memory|exponent|peer_ratio|commit|fingerprint"
 
 
 def compare_published(published: Path, made: Path) -> Iterator[str]:
@@ -166,7 +166,7 @@ def compare_published(published: Path, made: Path) -> Iterator[str]:
 def _read(table: Path) -> pd.DataFrame:
     # A defence may be called `NA`, which pandas would read as missing.
     frame = pd.read_csv(table, keep_default_na=False, na_values=[""])
-    return frame.loc[:, ~frame.columns.str.contains(PASSING)]
+    return frame.loc[:, ~frame.columns.str.contains(VOLATILE)]
 
 
 def _differing(before: pd.DataFrame, now: pd.DataFrame) -> Iterator[str]:

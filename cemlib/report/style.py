@@ -24,7 +24,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 from cemlib.records.files import write_bytes
 from cemlib.records.scores import MARK, NOTE, decimals, marked
 
-# Metadata that would make the same picture another file is left out.
+# Metadata that would make two files of the same picture differ is left out.
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},

@@ -27,15 +27,15 @@ _OF_RUNS = (*JOB, "top1", "val_top1", "chance_top1", *LEAKAGE, *EPOCHS)
 _OF_ATTACKS = (*JOB, "attack", "knowledge", *ERRORS, *RECOGNITION, *ATTACK)
 RUN_COLUMNS = [*_OF_RUNS, *CODE, "folder"]
 ATTACK_COLUMNS = [*_OF_ATTACKS, "folder"]
-_NEEDED = ("top1", "mse", "ssim")  # there unless the job failed
+_NEEDED = ("top1", "mse", "ssim", IDENTIFICATION)  # there unless the job failed
 _SCORES = {*_NEEDED, *RECOGNITION, *UNBOUNDED}
-_RUNS_COLUMNS = (
+_TABLE_COLUMNS = (
     *("experiment", "defence", "seed", "attack", "knowledge", "status", "reason"),
     *("top1", "val_top1", "chance_top1", *LEAKAGE, *ERRORS, *RECOGNITION, *ATTACK, *EPOCHS),
     *("train_seconds", "attack_seconds", "train_peak_memory_mb", "attack_peak_memory_mb"),
     *(*CODE, "folder"),
 )
-AT_CHANCE = 0.1  # margin, relative to the smaller of the share and the rest
+AT_CHANCE = 0.1  # margin, relative to the share or to the rest, whichever is smaller
 _COSTS = {
     "wall_seconds_run": "train_seconds",
     "wall_seconds": "attack_seconds",
@@ -129,7 +129,7 @@ def runs_table(
     table[["attack", "knowledge"]] = table[["attack", "knowledge"]].fillna("")
     table["folder"] = [Path(folder).relative_to(root).as_posix() for folder in table["folder"]]
     table = table.rename(columns=_COSTS).astype(dict.fromkeys(_COUNTS, "Int64"))
-    return _ordered(table, defences)[list(_RUNS_COLUMNS)]
+    return _ordered(table, defences)[list(_TABLE_COLUMNS)]
 
 
 def read_runs(table: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -188,14 +188,14 @@ def summary_table(
 
 def _ordered(frame: pd.DataFrame, defences: Sequence[str]) -> pd.DataFrame:
     """Return rows by defence, then knowledge and attack as they first appear, then seed."""
-    orders = {
+    orders: dict[Any, list[str]] = {
         "defence": present(frame, defences),
         "knowledge": list(frame["knowledge"].unique()),
         "attack": list(frame["attack"].unique()),
     }
-    ranked = frame.assign(**{c: pd.Categorical(frame[c], order) for c, order in orders.items()})
-    places = ranked.reset_index(drop=True).sort_values([*orders, "seed"]).index
-    return frame.iloc[places].reset_index(drop=True)
+    return frame.sort_values(
+        [*orders, "seed"], key=lambda c: pd.Categorical(c, orders.get(c.name)), ignore_index=True
+    )
 
 
 def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pandas as pd
 
 from cemlib.records.layout import KNOWLEDGES
-from cemlib.records.scores import ATTACK_SCORES, IDENTIFICATION, RUN_SCORES, SCORES, TESTED
+from cemlib.records.scores import IDENTIFICATION, SCORES, TESTED
 from cemlib.report.cells import (
     NONE,
-    flagged,
+    difference,
     formatted,
     interval,
     mean,
@@ -56,7 +56,7 @@ _AT_ACCURACY: tuple[Column, ...] = (
     ("SSIM ↓", mean("ssim", 3, late="n_unconverged")),
     ("identified [%] ↓", mean("recon_top1", 1, 100, late="n_unconverged_recon")),
     (SCORES["leakage_nats"].heading, mean("leakage_nats", 1)),
-    ("difference in MSE", flagged("difference")),
+    ("difference in MSE", difference()),
     ("95 % interval", interval()),
     ("p (Holm)", number("p_holm", ".2g")),
     ("detectable", number("detectable", ".2g")),
@@ -152,11 +152,9 @@ def _tables(
 ) -> list[Table]:
     """Lay out one attack: for each knowledge a row per defence."""
     rows = summary[summary["attack"] == attack]
-    identified = [IDENTIFICATION] if rows[f"{IDENTIFICATION}_mean"].notna().any() else []
     tables = []
     for knowledge, part in rows.groupby("knowledge", sort=False):
-        scores = (*RUN_SCORES, *ATTACK_SCORES, *identified)
-        columns = [("defence", number("defence")), *(_score(part, name) for name in scores)]
+        columns = [("defence", number("defence")), *(_score(part, name) for name in SCORES)]
         if attack == WORST_CASE:
             columns.append((STRONGEST, lambda row: formatted(row["strongest"]) or NONE))
         found = part.set_index("defence").reindex(rows["defence"].unique()).reset_index()
@@ -206,7 +204,7 @@ def _differences(metric: str, knowledge: str, rows: pd.DataFrame) -> Table:
     caption = f"{score.difference}{where}: difference from {rows['reference'].iloc[0]}"
     columns: list[Column] = [
         ("defence", number("defence")),
-        ("difference", flagged("difference", scale=score.scale)),
+        ("difference", difference(score.scale)),
         ("95 % interval", interval("ci", scale=score.scale)),
         ("over seeds and images", interval("boot", scale=score.scale)),
         ("pairs of seeds", number("n_pairs", ".0f")),

@@ -5,7 +5,6 @@ times sees n releases and can average their noise away, so the worst case on n r
 attacks that see at most n of them.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -96,11 +95,10 @@ def _unknown(attack: Row, missing: set[str]) -> Row:
 def strongest(attacks: Sequence[Row]) -> Row:
     """Return the worst case over finished attacks on one run (see `worst_case`).
 
-    Each has ``attack``, ``mse``, ``recon_top1`` (NaN where it was not measured) and ``converged``.
+    Each has ``attack``, ``mse``, ``recon_top1`` and ``converged``.
     """
     best = min(attacks, key=lambda row: float(row["mse"]))
-    measured = [row for row in attacks if not math.isnan(row["recon_top1"])]
-    recogniser = max(measured, key=lambda row: float(row["recon_top1"]), default=best)
+    recogniser = max(attacks, key=lambda row: float(row["recon_top1"]))
     is_early = any(row["converged"] is False for row in attacks)
 
     def converged(quoted: Row) -> bool | None:

@@ -123,8 +123,8 @@ def write_table(
     caption, columns = layout
     document = Document(caption, notes, [laid_out(caption, frame, columns)])
     texts = {"md": markdown(document), "tex": latex(document), "html": html(document)}
-    for ending, text in ({"csv": csv(frame)} | texts).items():
-        path = folder / f"{name}.{ending}"
+    for extension, text in ({"csv": csv(frame)} | texts).items():
+        path = folder / f"{name}.{extension}"
         write_text(path, text)
         yield path
 

@@ -6,10 +6,12 @@ configuration's sections or, for a name without a section, of the class or funct
 
 import re
 from pathlib import Path
+from typing import Any
 
-from cemlib.config.base import Section
-from cemlib.config.defences import DefenceConfig
-from cemlib.config.differing import named_sections
+from cemlib.config.attacks import AnyAttack
+from cemlib.config.base import Section, tagged
+from cemlib.config.defences import AnyChannel, AnyPenalty, DefenceConfig
+from cemlib.config.surrogates import AnySurrogate
 from cemlib.records.provenance import PACKAGE, members
 
 WRITTEN_AS = {  # kind: where its names stand in a configuration
@@ -21,11 +23,11 @@ WRITTEN_AS = {  # kind: where its names stand in a configuration
     "attacks": "attacks.<name>.kind",
     "data": "data.source",
 }
-_KEYS = {  # kind: key of its sections
-    "surrogates": "surrogate",
-    "channels": "channel",
-    "penalties": "penalty",
-    "attacks": "attack",
+_SECTIONS: dict[str, Any] = {  # kind: the sections of its names
+    "surrogates": AnySurrogate,
+    "channels": AnyChannel,
+    "penalties": AnyPenalty,
+    "attacks": AnyAttack,
 }
 
 
@@ -38,7 +40,7 @@ def entries(kind: str) -> list[tuple[str, str, str]]:
         source = _shown(PACKAGE / "config" / "defences.py")
         fields = DefenceConfig.model_fields.items()
         return [(name, source, field.description or "") for name, field in fields]
-    sections = named_sections(_KEYS[kind]) if kind in _KEYS else {}
+    sections = tagged(_SECTIONS[kind]) if kind in _SECTIONS else {}
     return [
         (name, _shown(member.file), _first_line(sections.get(name, member.docstring)))
         for name, member in members(kind).items()

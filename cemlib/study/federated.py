@@ -4,7 +4,7 @@ from itertools import product
 
 from cemlib.config.federated import Federated
 from cemlib.records.layout import AttackFolder
-from cemlib.study.job import Job, in_all_formats, prepare_job, report_job, run_by, together
+from cemlib.study.job import Job, in_all_formats, owners, prepare_job, report_job, run_by, together
 from cemlib.study.plan import Plan
 
 TABLES = ("accuracy", "differences", "privacy", "tradeoff", "cost")
@@ -25,7 +25,7 @@ def jobs(plan: Plan[Federated]) -> list[FederatedJob]:
         for job in (train_job(plan, *run), attack_job(plan, *run))
     ]
     read = [*gans, *of_runs]
-    metrics = {"metrics": [record for job in read for record in job.records]}
+    metrics = {"metrics": [*owners(read)]}
     drawn = FIGURES + (PSEUDO_FIGURES if mixing else ())
     files = in_all_formats(plan, TABLES, drawn)
     report = report_job(plan, "report", read, metrics, files, **run_by("cemlib.federated.report"))

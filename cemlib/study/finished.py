@@ -196,7 +196,7 @@ def _changes(job: AnyJob, before: dict[str, Any], now: dict[str, Any]) -> str:
 
 def _key(job: AnyJob, key: str) -> str:
     section, dot, rest = key.partition(".")
-    if not job.reads and job.records[0].name == DESCRIPTION:
+    if job.kind == "prepare":
         return f"data.{key}"
     return f"{section}s.{job.of[section]}.{rest}" if dot and section in job.of else key
 

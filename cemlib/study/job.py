@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import torch
 
 Call: TypeAlias = "Callable[[Job[Any]], Iterable[Path | str]]"
-DATA = "data"  # name of the prepared data among a job's inputs
-FOREIGN = "weights"  # name of a file of weights that an attack's settings name
-CONFIG = "config"  # name of the written configuration among them
+# Roles of files among a job's inputs: the prepared data, the written configuration, and a file of
+# weights that an attack's settings name.
+DATA, CONFIG, FOREIGN = "data", "config", "weights"
 WILDCARD = re.compile(r"{(\w+)}")
 TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
 

@@ -59,7 +59,6 @@ def chosen(what: str, known: Collection[_Name], only: _Name | None) -> tuple[_Na
         return tuple(known)
     if only not in known:
         hint = nearest(only, known) if isinstance(only, str) else ""
-        raise ConfigError(
-            f"no {what} {only!r} in this study (it has {', '.join(map(str, known))}){hint}"
-        )
+        names = ", ".join(map(str, known)) or "none"
+        raise ConfigError(f"no {what} {only!r} in this study (it has {names}){hint}")
     return (only,)

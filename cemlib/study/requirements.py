@@ -39,6 +39,11 @@ class Finding(NamedTuple):
     found: str
     advice: str = ""
 
+    @property
+    def told(self) -> str:
+        """Return what was found, followed by the advice if there is any."""
+        return f"{self.found}; {self.advice}" if self.advice else self.found
+
 
 def requirements(plan: AnyPlan) -> Iterator[Finding]:
     """Yield the findings about a study that are known before its first job."""
@@ -53,7 +58,7 @@ def warnings_of(plan: AnyPlan) -> Iterator[str]:
     """Yield the warnings about a study; raise ConfigError with a line for each problem."""
     found = list(requirements(plan))
     lines = {
-        level: [f"{one.subject}: {one.found}; {one.advice}" for one in found if one.level == level]
+        level: [f"{one.subject}: {one.told}" for one in found if one.level == level]
         for level in (PROBLEM, WARNING)
     }
     if lines[PROBLEM]:

@@ -39,17 +39,17 @@ def run_study(plan: AnyPlan, jobs: Sequence[AnyJob], slots: int) -> Iterator[str
         yield from run_schedule(schedule, workers)
     if schedule.failed:
         raise StudyError(schedule.fault())
-    yield f"{schedule.summary()}, {time.perf_counter() - start:.1f} s: {plan.layout.root}"
+    yield f"{schedule.summary()}, {time.perf_counter() - start:.1f} s: {root}"
 
 
 class Schedule:
-    """The jobs that wait or run, and the results of the others."""
+    """Which jobs of a study wait or run, and how the others ended."""
 
     def __init__(self, jobs: Sequence[AnyJob]) -> None:
         self._waiting = list(jobs)
         self._running: list[AnyJob] = []
         self._total = len(jobs)
-        self._logs = ", ".join(dict.fromkeys(str(job.plan.layout.logs) for job in jobs))
+        self._logs = jobs[0].plan.layout.logs
         self._done = set[str]()
         self._seconds: dict[str, list[float]] = {}  # of jobs carried out, by kind
         self.failed: list[str] = []

@@ -10,7 +10,16 @@ from cemlib.config.study import JUDGE, JUDGE_SEED, Study
 from cemlib.records.layout import KNOWLEDGES, RunFolder
 from cemlib.report import OF_RUNS, PAGE, STYLE, SWEEP_TABLES, TABLES, TEMPLATE, WHOLE
 from cemlib.report.figures import drawings, modules
-from cemlib.study.job import FOREIGN, Job, in_all_formats, prepare_job, report_job, run_by, together
+from cemlib.study.job import (
+    FOREIGN,
+    Job,
+    in_all_formats,
+    owners,
+    prepare_job,
+    report_job,
+    run_by,
+    together,
+)
 from cemlib.study.plan import Plan, chosen
 
 PARTS = ("tables", WHOLE, OF_RUNS, "page")  # of the report
@@ -80,8 +89,7 @@ def train_job(plan: Plan[Study], defence: str, seed: int) -> SplitJob:
 
 def attack_job(plan: Plan[Study], defence: str, seed: int, attacks: Sequence[str]) -> SplitJob:
     """Return the job of some attacks on one run, each with every knowledge."""
-    runs = (defence, seed), (JUDGE, JUDGE_SEED)
-    training, judge = (train_job(plan, *run) for run in runs)
+    training, judge = train_job(plan, defence, seed), train_job(plan, JUDGE, JUDGE_SEED)
     parts = [_attack(training, judge, name) for name in attacks]
     return parts[0] if len(parts) == 1 else together(_SEVERAL, parts)
 
@@ -138,8 +146,8 @@ def report_jobs(
     plan: Plan[Study], trained: Sequence[SplitJob], attacked: Sequence[SplitJob]
 ) -> list[SplitJob]:
     """Return the jobs of the tables, the figures, and the page that shows them."""
-    runs = {"runs": [record for job in trained for record in job.records]}
-    both = runs | {"attacks": [record for job in attacked for record in job.records]}
+    runs = {"runs": [*owners(trained)]}
+    both = runs | {"attacks": [*owners(attacked)]}
     everything, (*drawn, page) = [*trained, *attacked], PARTS
     run = run_by(_REPORT, *modules())
     parts = []
@@ -148,11 +156,11 @@ def report_jobs(
         parts.append(report_job(plan, part, read, inputs, _written(plan, part), **run))
     pictures = [file for job in parts for file in job.outputs if file.suffix == ".png"]
     shown = both | {"shown": [plan.layout.prepared_facts, *pictures]}
-    run["sources"] = (*run["sources"], TEMPLATE, STYLE)
     made = [plan.layout.written / PAGE]
     read = [prepare_job(plan), *everything, *parts]
     last = report_job(plan, page, read, shown, made, **run)
-    return [*parts, replace(last, settings=plan.study.plain())]
+    sources = (*last.sources, TEMPLATE, STYLE)
+    return [*parts, replace(last, settings=plan.study.plain(), sources=sources)]
 
 
 def tables_of_one(plan: Plan[Study], defence: str) -> SplitJob:

@@ -20,7 +20,7 @@ SYSTEMS: dict[str, Callable[[AnyPlan], list[Any]]] = {
 
 def jobs_of(plan: AnyPlan) -> list[AnyJob]:
     """Return all jobs of a study of any system."""
-    return SYSTEMS[getattr(plan.study, "system", SPLIT)](plan)
+    return SYSTEMS[plan.study.system](plan)
 
 
 def read_study(

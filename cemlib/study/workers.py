@@ -90,7 +90,7 @@ class _Slot:
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, job: AnyJob, log: Path) -> Future[Outcome]:
-        code = fingerprint(PACKAGE.rglob("*.py"))
+        code = fingerprint(PACKAGE.rglob("[!.]*.py"))  # editors keep hidden files beside them
         if self._pool is None or code != self._code:
             self.close()
             self._code = code

@@ -266,10 +266,10 @@ class Fitted(Surrogate):
         self.variances.copy_(variances)
 
 
-def needs_noise(name: str, noise_std: float) -> None:
+def needs_noise(noise_std: float) -> None:
     """Raise a ValueError if there is no noise, for which the bound is infinite."""
     if noise_std == 0:
         raise ValueError(
-            f"noise_std is 0; {name} needs it above 0: without noise its bound is infinite, "
-            "so give the defence noise"
+            "noise_std is 0; this surrogate needs it above 0: without noise its bound is infinite,"
+            " so give the defence noise"
         )

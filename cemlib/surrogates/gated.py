@@ -25,7 +25,6 @@ from cemlib.surrogates.groups import VARIANCE_FLOOR, Groups, attention_width, ce
 
 LOG_OFFSET = 1e-6
 SMALLEST_CLASS = 2
-Settings = config.Gated | config.Fusion | config.LogDetGated
 
 
 def attention_scores(x: Tensor, V: Tensor, U: Tensor, w: Tensor) -> Tensor:
@@ -51,10 +50,10 @@ def view(weight: Tensor, surrogate_grad: str) -> Tensor:
 class GatedAttention(Surrogate):
     """The gated attention surrogate; the module's docstring has the formula."""
 
-    settings: Settings
+    settings: config.Attention
     start_epoch: ClassVar[int] = 6
 
-    def __init__(self, settings: Settings, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, settings: config.Attention, **sizes: Unpack[Sizes]) -> None:
         super().__init__(settings, **sizes)
         width = settings.hidden or attention_width(self.dim)
         self.V = nn.Linear(self.dim, width, bias=False)

@@ -68,7 +68,7 @@ class GaussianMixture(Fitted):
     class_shares: Tensor
 
     def __init__(self, settings: config.Gmm, **sizes: Unpack[Sizes]) -> None:
-        needs_noise("gmm", sizes["noise_std"])
+        needs_noise(sizes["noise_std"])
         super().__init__(settings, spread=(sizes["dim"],), dtype=torch.float64, **sizes)
         self.covariance = settings.covariance
         shares = torch.full_like(self.weights[:, 0], 1 / self.num_classes)

@@ -87,7 +87,7 @@ class LogDet(Surrogate):
 
     def __init__(self, settings: config.Gaussian, **sizes: Unpack[Sizes]) -> None:
         super().__init__(settings, **sizes)
-        needs_noise("logdet", self.noise_std)
+        needs_noise(self.noise_std)
         self.momentum, self.refresh = settings.momentum, settings.refresh
         self._steps, self._new = 0, self.momentum is None
         square = torch.zeros(self.num_classes, self.dim, self.dim, dtype=torch.float64)

@@ -57,7 +57,7 @@ class Store:
                     " or give the study another name"
                 )
             return str(found.experiment_id)
-        place = None if self.artifacts is None else (self.artifacts / name).absolute().as_uri()
+        place = None if self.artifacts is None else (self.artifacts / name).as_uri()
         created = str(self.client.create_experiment(name, place))
         self.client.set_experiment_tag(created, NOTE, STUDY.format(id=created))
         return created
@@ -73,15 +73,17 @@ def open_store(uri: str) -> Iterator[Store]:
         uri: `sqlite:///FILE`, created if it is missing, or the `http(s)://` address of a server.
 
     Raises:
-        TrackingError: if the store cannot be used.
+        TrackingError: if the store cannot be used, or MLflow is not installed.
         FileError: if another process has been uploading to it for `TURN` seconds.
     """
     database, address = database_of(uri), without_password(uri)
     _prepare_mlflow()
-    from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
+    try:
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError as error:
+        raise TrackingError(f"{error}; pip install 'cemlib[workflow]'") from error
     try:
         if database is None:
             yield Store(MlflowClient(uri), address, None)
@@ -125,8 +127,7 @@ def _check_or_create(database: Path, artifacts: Path) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     with atomic(database) as temporary:
-        place = artifacts.absolute().as_uri()
-        store = SqlAlchemyStore(f"{SQLITE}{temporary}", place)  # type: ignore[no-untyped-call]
+        store = SqlAlchemyStore(f"{SQLITE}{temporary}", artifacts.as_uri())  # type: ignore[no-untyped-call]
         store.engine.dispose()
 
 

@@ -185,19 +185,14 @@ def begin(study: Study, defence: str, seed: int, data: Prepared, network: Networ
         if wanted.penalty is not None:
             shapes = {"image_shape": data.image_shape, "feature_shape": model.feature_shape}
             penalty = PENALTIES[wanted.penalty.name](wanted.penalty, **shapes)
-    defended = Defended(
-        Deployed(model, channel),
-        surrogate,
-        penalty=penalty,
-        pruning=wanted.pruning,
-    )
+    defended = Defended(Deployed(model, channel), surrogate, penalty, wanted.pruning)
     for module in defended.modules.values():
         module.to(data.train.images.device)
     return Trainer(settings, defended, data, seed)
 
 
 def _check_trained(model: SplitModel, defence: DefenceConfig) -> None:
-    """Raise a ValueError if a training, or the loss that a defence adds, could change no weight."""
+    """Raise a ValueError if the training, or the loss that a defence adds, can change no weight."""
     adds = defence.surrogate is not None or defence.penalty is not None
     part, kind = (model.encoder, "client") if adds else (model, "network")
     if not any(weights.requires_grad for weights in part.parameters()):

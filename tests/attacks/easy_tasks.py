@@ -132,11 +132,6 @@ def share_off(found: Mapping[str, Tensor], expected: Iterable[tuple[str, Tensor]
     return off.double().mean().item()
 
 
-def changed(task: Task, **fields: Any) -> Task:
-    """The task with other fields."""
-    return Task(**(vars(task) | fields))
-
-
 def same(one: Outcome, other: Outcome) -> bool:
     """Whether two attacks ended with the same bits."""
     return (

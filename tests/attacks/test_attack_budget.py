@@ -1,11 +1,12 @@
 """The strong budget: what it changes and how it chooses; and late improvement, by hand."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from easy_tasks import OPTIONS, changed, easy_task, same
+from easy_tasks import OPTIONS, easy_task, same
 from killed_job import Dying
 
 from cemlib.attacks.budget import budgeted, late_improvement, strengthened
@@ -100,9 +101,9 @@ def test_an_interrupted_strong_attack_ends_with_the_same_bits(
 ) -> None:
     task = strong_task(tmp_path / "alone", std=0.05, epochs=1, width=4)
     with pytest.raises(KeyboardInterrupt):
-        residual(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
+        residual(replace(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
     assert "trial of lr" in capsys.readouterr().err
-    resumed = residual(changed(task, checkpoint=Checkpoint(tmp_path / "killed")))
+    resumed = residual(replace(task, checkpoint=Checkpoint(tmp_path / "killed")))
     shown = capsys.readouterr().err
     assert "trial of lr" not in shown
     assert "epoch 3/3" in shown

@@ -1,13 +1,14 @@
 """The denoiser as a prior: in closed form, beside the best linear one, and in the attack."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from easy_tasks import changed, judge, pairs, same, smooth, task_on
+from easy_tasks import judge, pairs, same, smooth, task_on
 from test_attack_optimisation import Counting
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -146,7 +147,7 @@ def test_the_denoiser_is_not_trained_again(
     killed, _ = bare_task(tmp_path / "killed", 0.1, denoiser_weight=1.0, iterations=3)
     dying = Deployed(killed.victim.model, Counting(0.1, last=0))
     with pytest.raises(KeyboardInterrupt):
-        optimisation(changed(killed, victim=dying))
+        optimisation(replace(killed, victim=dying))
     capsys.readouterr()
     assert same(optimisation(killed), expected)
     assert "denoiser epoch" not in capsys.readouterr().err

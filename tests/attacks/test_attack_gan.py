@@ -1,12 +1,13 @@
 """The critic, its penalty, and the decoder trained on against it."""
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from easy_tasks import changed, easy_task, same, share_off, trained_decoder
+from easy_tasks import easy_task, same, share_off, trained_decoder
 from killed_job import Dying
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -142,8 +143,8 @@ def test_an_interrupted_attack_ends_with_the_same_bits(tmp_path: Path, start: nn
     """In an epoch of three batches and with a step of G at every second."""
     task, _ = gan_task(tmp_path / "alone", start, epochs=4)
     with pytest.raises(KeyboardInterrupt):
-        gan(changed(task, checkpoint=Dying(tmp_path / "killed", interval=0.0, writes_left=1)))
-    again = changed(task, checkpoint=Checkpoint(tmp_path / "killed"))
+        gan(replace(task, checkpoint=Dying(tmp_path / "killed", interval=0.0, writes_left=1)))
+    again = replace(task, checkpoint=Checkpoint(tmp_path / "killed"))
     assert again.checkpoint.load() is not None
     assert same(gan(again), gan(task))
 

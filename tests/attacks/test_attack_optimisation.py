@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from easy_tasks import changed, judge, pairs, same, smooth, task_on
+from easy_tasks import judge, pairs, same, smooth, task_on
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -136,7 +136,7 @@ def test_a_client_that_tells_nothing_leaves_the_image_at_its_start(tmp_path: Pat
 def test_a_decoders_answer_is_the_start(tmp_path: Path) -> None:
     """Clamped; a descent of no steps gives it back."""
     task, _ = attack_task(tmp_path, nn.AvgPool2d(4), GaussianNoise(0.5))
-    descent = Descent(changed(task, start=ENLARGE), task.released, Settings(0, 0.1, 0.0))
+    descent = Descent(replace(task, start=ENLARGE), task.released, Settings(0, 0.1, 0.0))
     assert torch.equal(descent.images, ENLARGE(task.released).clamp(0, 1))
     assert (task.released > 1).any()
 
@@ -154,7 +154,7 @@ def test_the_channel_is_modelled_as_it_is(tmp_path: Path) -> None:
     dropout = build("dropout", noise_std=0.03, rate=0.3)
     task, truth = attack_task(tmp_path / "one", nn.Identity(), dropout, tv_weight=0.1)
     unaware, _ = attack_task(tmp_path / "two", nn.Identity(), GaussianNoise(0.03), tv_weight=0.1)
-    unaware = changed(unaware, released=task.released)
+    unaware = replace(unaware, released=task.released)
     assert error_of(task, truth) < 0.5 * error_of(unaware, truth)
 
 
@@ -201,7 +201,7 @@ def test_the_victim_is_left_as_it_was(tmp_path: Path) -> None:
     before = {n: tensor.clone() for n, tensor in task.victim.model.state_dict().items()}
     first = optimisation(task)
     task.victim.model.train()
-    again = optimisation(changed(task, checkpoint=Checkpoint(tmp_path / "two")))
+    again = optimisation(replace(task, checkpoint=Checkpoint(tmp_path / "two")))
     assert same(first, again)
     assert all(weights.grad is None for weights in task.victim.model.parameters())
     for name, tensor in task.victim.model.state_dict().items():
@@ -254,7 +254,7 @@ def test_a_killed_attack_ends_with_the_same_bits(
     with pytest.raises(KeyboardInterrupt):
         optimisation(task)
     resumed = Counting(0.05)
-    task = changed(task, victim=replace(task.victim, channel=resumed))
+    task = replace(task, victim=replace(task.victim, channel=resumed))
     assert same(optimisation(task), undisturbed)
     assert len(resumed.calls) == left
 
@@ -264,8 +264,8 @@ def test_a_misfit_that_is_no_number_is_named_with_its_step(tmp_path: Path) -> No
     broken = task.released.clone()
     broken[4] = torch.nan
     with pytest.raises(DivergedError, match="epoch 60: misfit is nan"):
-        optimisation(changed(task, released=broken))
+        optimisation(replace(task, released=broken))
     broken_pairs = replace(task.held_out, features=task.held_out.features * torch.inf)
-    task = changed(task, held_out=broken_pairs, checkpoint=Checkpoint(tmp_path / "two"))
+    task = replace(task, held_out=broken_pairs, checkpoint=Checkpoint(tmp_path / "two"))
     with pytest.raises(DivergedError, match=r"epoch 0: misfit is (inf|nan)"):
         optimisation(task)

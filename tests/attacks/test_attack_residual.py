@@ -1,12 +1,12 @@
 """The published decoder: its schedule, its modes, and what it learns."""
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from easy_tasks import OPTIONS, changed, easy_task, first_decoder, same, share_off
+from easy_tasks import OPTIONS, easy_task, first_decoder, same, share_off
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -51,8 +51,8 @@ def test_being_checked_leaves_no_trace_in_the_decoder(tmp_path: Path) -> None:
     states = []
     for shift in (0.0, 100.0):
         task, _ = residual_task(tmp_path, epochs=2)
-        other = dataclasses.replace(task.held_out, features=task.held_out.features + shift)
-        moved = changed(task, held_out=other, released=task.released + shift)
+        other = replace(task.held_out, features=task.held_out.features + shift)
+        moved = replace(task, held_out=other, released=task.released + shift)
         states.append(residual(moved).state)
     assert any("running_mean" in name for name in states[0])
     for name, tensor in states[0].items():

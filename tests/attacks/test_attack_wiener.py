@@ -1,13 +1,13 @@
 """The linear estimates that the decoder starts from: numpy, scikit-learn, and known answers."""
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from easy_tasks import Constant, Mixer, changed, judge, make_task, pairs, task_on
+from easy_tasks import Constant, Mixer, judge, make_task, pairs, task_on
 from sklearn.linear_model import LinearRegression
 from torch import Tensor, nn
 
@@ -177,6 +177,6 @@ def test_features_that_are_no_numbers_are_named(tmp_path: Path, value: float) ->
     task, _ = make_task(tmp_path, Mixer())
     features = task.own.features.clone()
     features[3, 2] = value
-    task = changed(task, own=dataclasses.replace(task.own, features=features))
-    with pytest.raises(DivergedError, match=r"features is (nan|inf)"):
+    task = replace(task, own=replace(task.own, features=features))
+    with pytest.raises(DivergedError, match="features of the attacker's images are not finite"):
         linear_estimate(task)

@@ -149,6 +149,7 @@ def test_the_network_given_stays_as_it_is(net: nn.Module) -> None:
         (IMAGES / 255, LABELS.int()),
         (IMAGES.numpy(), LABELS.tolist()),
         (IMAGES.double().numpy() / 255, LABELS.numpy()),
+        (IMAGES.flip(0).numpy()[::-1], LABELS.flip(0).numpy()[::-1]),  # strides below 0
         (TensorDataset(IMAGES / 255, LABELS), None),
         (StackDataset(IMAGES.float().numpy() / 255, LABELS.tolist()), None),
     ],

@@ -1,13 +1,14 @@
 """What the parser tells: `--help`, the page of commands, and completion by a shell."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from cemlib.cli import parsers
+from cemlib.cli import options, parsers
 from cemlib.cli.commands import COMMANDS
 from cemlib.cli.options import DEFAULT_STORE
 from cemlib.records.layout import KNOWLEDGES
@@ -59,7 +60,6 @@ def test_the_committed_page_is_the_parsers(monkeypatch: pytest.MonkeyPatch) -> N
     """`make reference` writes it anew."""
     committed = (ROOT / "docs/commands.md").read_text()
     assert committed == commands_page()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
     monkeypatch.setenv("COLUMNS", "40")
     assert committed == commands_page()
 
@@ -69,14 +69,20 @@ def test_options_have_a_help_and_examples_are_calls_that_the_parser_takes(name: 
     assert all(option.settings["help"] for option in COMMANDS[name].options)
     for example in COMMANDS[name].examples:
         program, *words = example.split()
-        options = parsers()["cemlib"].parse_args(words)
+        parsed = parsers()["cemlib"].parse_args(words)
         assert program == "cemlib"
         assert words[: len(name.split())] == name.split()
-        assert options.command is COMMANDS[name].run
-        files = [value for value in vars(options).values() if isinstance(value, Path)]
+        assert parsed.command is COMMANDS[name].run
+        files = [value for value in vars(parsed).values() if isinstance(value, Path)]
         assert all((ROOT / file).is_file() for file in files if file.suffix == ".yaml")
 
 
-def test_an_empty_store_is_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
-    assert parsers()["cemlib"].parse_args(["track"]).uri == DEFAULT_STORE
+@pytest.mark.parametrize(
+    ("variable", "store"), [("", DEFAULT_STORE), ("http://here", "http://here")]
+)
+def test_the_store_is_that_of_the_environment_unless_it_is_empty(
+    monkeypatch: pytest.MonkeyPatch, variable: str, store: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", variable)
+    fresh = runpy.run_path(options.__file__)  # the variable is read on import
+    assert fresh["URI"].settings["default"] == store

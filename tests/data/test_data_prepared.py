@@ -65,7 +65,7 @@ def test_a_test_set_of_ones_own_stays_whole() -> None:
 
 
 def test_no_images_are_refused() -> None:
-    with pytest.raises(DataError, match="there are no labels"):
+    with pytest.raises(DataError, match="labels: there are none"):
         from_tensors(torch.zeros(0, 3, 8, 8, dtype=torch.uint8), torch.zeros(0, dtype=torch.long))
 
 
@@ -95,6 +95,6 @@ def test_the_files_say_what_they_hold(saved: Path) -> None:
     assert facts["counts"] == {"train": 180, "val": 20, "test": 100}
     assert facts["image_shape"] == [1, 8, 8]
     assert facts["classes"] == list("0123456789")
-    assert facts["sha256"] == sha256(saved / "prepared.safetensors")
+    assert facts["files"]["prepared.safetensors"] == sha256(saved / "prepared.safetensors")
     assert facts["duplicates_train_test"] == 0
     assert load_tensors(saved / "prepared.safetensors")["train_images"].shape == (180, 1, 8, 8)

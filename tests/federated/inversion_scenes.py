@@ -7,10 +7,9 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.func import vmap
 
-from cemlib.federated.client import gradients
 from cemlib.federated.inversion.gradients import Shared
 from cemlib.federated.inversion.scene import Scene
-from cemlib.federated.network import FederatedNet, build, weights_of
+from cemlib.federated.network import FederatedNet, build, gradients, weights_of
 
 SHAPE = (1, 8, 8)
 

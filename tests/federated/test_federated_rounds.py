@@ -14,11 +14,11 @@ from cemlib.config.federated import DpSgd, MaskConfig, Variant
 from cemlib.data import DataError
 from cemlib.data.prepared import Prepared
 from cemlib.federated import setting
-from cemlib.federated.client import Inputs, stack, step_inputs, step_of, train_at_once
+from cemlib.federated.client import Inputs, step_inputs, step_of, train_at_once
 from cemlib.federated.drawing import Draws, ask
 from cemlib.federated.gan import Generator
 from cemlib.federated.gan_training import Pseudo
-from cemlib.federated.network import build, weights_of
+from cemlib.federated.network import build, stack, weights_of
 from cemlib.federated.private import _ORDERS
 from cemlib.federated.rounds import Federation, aggregate
 from cemlib.federated.setting import partition

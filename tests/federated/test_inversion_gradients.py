@@ -22,8 +22,8 @@ from scipy.stats import norm
 from torch import Tensor
 from torch.nn import functional as F
 
-from cemlib.config.federated import MaskConfig, Variant
-from cemlib.config.federated_attacks import Combined, Cosine, DpSgd
+from cemlib.config.federated import DpSgd, MaskConfig, Variant
+from cemlib.config.federated_attacks import Combined, Cosine
 from cemlib.federated.client import step_of
 from cemlib.federated.inversion.closed_form import (
     estimated_mask,

@@ -7,8 +7,8 @@ import pytest
 import torch
 from inversion_scenes import network, scene
 
-from cemlib.config.federated import MaskConfig, Variant
-from cemlib.config.federated_attacks import Cosine, DpSgd, Idlg, InversionStudy, PriorImage
+from cemlib.config.federated import DpSgd, MaskConfig, Variant
+from cemlib.config.federated_attacks import Cosine, Idlg, InversionStudy, PriorImage
 from cemlib.federated.inversion.evaluate import Finding, run_attacks, search_settings
 from cemlib.federated.inversion.scoring import Row, matched, scored, summary, worst_cases
 from cemlib.federated.inversion.search import Reconstruction

@@ -8,16 +8,7 @@ from numpy.typing import NDArray
 from small_round import KEYS, SETTING, TALLIES, VOTES, parties, voted
 
 from cemlib.labelling.errors import MessageError
-from cemlib.labelling.messages import (
-    AGGREGATOR,
-    HEADER,
-    TAG,
-    Kind,
-    Numbers,
-    Round,
-    encode,
-    encode_vote,
-)
+from cemlib.labelling.messages import HEADER, TAG, Kind, Numbers, encode, encode_vote
 from cemlib.labelling.packing import pack, unpack
 from cemlib.labelling.paillier import encrypt, product
 from cemlib.labelling.parties import Aggregator, Participant
@@ -28,10 +19,6 @@ from cemlib.labelling.sharing import combine
 N_SQUARED = KEYS.public.n_squared
 
 
-def request(round_: Round, ballots: dict[int, bytes]) -> bytes:
-    return encode(round_, Kind.REQUEST, AGGREGATOR) + b"".join(ballots[i] for i in sorted(ballots))
-
-
 def with_numbers(aggregator: Aggregator, ballot: bytes, numbers: Numbers) -> bytes:
     """A ballot with other ciphertexts and the tag that it had."""
     return encode(aggregator.view.round, Kind.VOTE, 0, numbers)[HEADER:] + ballot[-TAG:]
@@ -40,8 +27,10 @@ def with_numbers(aggregator: Aggregator, ballot: bytes, numbers: Numbers) -> byt
 def refused(
     aggregator: Aggregator, party: Participant, ballots: dict[int, bytes], why: str
 ) -> None:
+    """An aggregator with these ballots asks for their tallies."""
+    aggregator.view = replace(aggregator.view, ballots=ballots)
     with pytest.raises(MessageError, match=why):
-        party.partial(request(aggregator.view.round, ballots))
+        party.partial(aggregator.request())
     assert party.view.asked == ()
 
 

@@ -94,6 +94,17 @@ def test_modes_of_single_layers_stay() -> None:
     assert not model.encoder.training
 
 
+def test_a_network_in_training_mode_stays_so() -> None:
+    network = Residual().train()
+    model = SplitModel.from_module(network, cut="stem")
+    assert all(each.training for each in (network, model.encoder, model.head))
+    found = []
+    for forward in (network, model):
+        torch.manual_seed(0)
+        found.append(forward(images()))
+    assert torch.equal(*found)
+
+
 def test_saved_halves_can_be_loaded() -> None:
     one, other = (SplitModel.from_module(Residual(), "norm") for _ in range(2))
     other.load_state_dict(one.state_dict())

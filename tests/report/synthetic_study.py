@@ -82,6 +82,7 @@ class Study:
             self.add_run(defence, seed)
         folder = run.attack(attack, knowledge)
         scores = {"mse": 0.01, "psnr": 20.0, "psnr_of_mean_mse": 19.5, "ssim": 0.5}
+        scores["recon_top1"] = 0.3
         if changes.get("status") == "failed":
             scores = dict.fromkeys(scores)
         metrics = {
@@ -96,7 +97,7 @@ class Study:
             **scores,
             "ssim_valid": scores["ssim"],
             "queries": 1,
-            **dict.fromkeys(("recon_top1", "recon_top1_victim", "judge_top1")),
+            **dict.fromkeys(("recon_top1_victim", "judge_top1")),
             **dict.fromkeys(("late_improvement", "converged")),
             "n_images": 200,
             "provenance": PROVENANCE,

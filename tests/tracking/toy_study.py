@@ -3,11 +3,9 @@
 import socket
 import sqlite3
 import time
-import urllib.request
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from http.client import HTTPResponse
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -158,9 +156,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def fetch(address: str) -> HTTPResponse:
-    """Open an address on loopback, past any proxy that this process was told to use."""
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    return direct.open(address, timeout=20)

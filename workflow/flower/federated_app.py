@@ -19,9 +19,8 @@ from torch import Tensor
 
 from cemlib.config.federated import Federated
 from cemlib.config.load import load_as
-from cemlib.federated.client import stack
 from cemlib.federated.job import read_data, read_pseudo, variant_of
-from cemlib.federated.network import Weights
+from cemlib.federated.network import Weights, stack
 from cemlib.federated.rounds import Federation
 from cemlib.records.files import save_tensors, write_jsonl
 from cemlib.study.federated import train_job

@@ -14,7 +14,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from cemlib.config import ConfigError
 from cemlib.config.extending import resolved
-from cemlib.config.load import SPLIT, parse_any, system_of
+from cemlib.config.load import SPLIT, parse_any
 from cemlib.study.environment import set_for_jobs
 from cemlib.records.files import FileError
 from cemlib.report.figures import DRAWINGS, PICTURES
@@ -24,7 +24,7 @@ from cemlib.study.schedule import duration
 from cemlib.study.split import tables_of_one
 from cemlib.study.status import failed_results
 from cemlib.study.plan import Plan
-from cemlib.study.systems import SYSTEMS, jobs_of, read_study
+from cemlib.study.systems import jobs_of, read_study
 
 EVERY_DEFENCE = "all defences"
 TABLE = (
@@ -48,19 +48,18 @@ CAPTIONS = tempfile.TemporaryDirectory(prefix="cemlib-captions-")
 
 
 def given():
-    """Return the system and the study that were given, or the embedded one."""
+    """Return the study that was given, or the embedded one."""
     # Snakemake's own reader accepts duplicate keys, runs templates, and does not know `extends`.
     files = [Path(file) for file in workflow.configfiles]
     settings = resolved(files, workflow.config_settings.config_args or ())
-    system = system_of(settings)
     plan = Plan(parse_any(settings))
     config.update(plan.study.plain())  # for workflow/report/study.rst
     for warning in warnings_of(plan):
         print(warning, file=sys.stderr)
-    is_split = system == SPLIT
-    prefix, target = ("", "all") if is_split else (f"{system}_", system)
+    system = plan.study.system
+    prefix, target = ("", "all") if system == SPLIT else (f"{system}_", system)
     # The jobs read the resolved configuration, which is written when they start.
-    return system, Planned(target, prefix, plan, jobs_of(plan), plan.layout.config)
+    return Planned(target, prefix, plan, jobs_of(plan), plan.layout.config)
 
 
 def embedded(system):
@@ -138,7 +137,7 @@ def shown(study, file):
 
 def further(study):
     """Return the heading of a further system's results, or None for split inference."""
-    return FURTHER.get(getattr(study.plan.study, "system", SPLIT))
+    return FURTHER.get(study.plan.study.system)
 
 
 def strips(study):
@@ -235,10 +234,10 @@ def print_progress(record):
 
 
 try:
-    SYSTEM, STUDY = given()
+    STUDY = given()
     STUDIES = [STUDY]
-    if SYSTEM == SPLIT:
-        STUDIES += [embedded(system) for system in SYSTEMS if system != SPLIT]
+    if not further(STUDY):
+        STUDIES += [embedded(system) for system in FURTHER]
 except ConfigError as error:
     files = ", ".join(map(str, workflow.overwrite_configfiles or workflow.configfiles))
     raise WorkflowError(f"{files}: the configuration cannot be used", error)

@@ -42,7 +42,7 @@ for EACH in EVERY:
         output:
             touch(EACH.plan.layout.tracked()),
         log:
-            EACH.plan.layout.root / "logs/track.log",
+            EACH.plan.layout.logs / "track.log",
         benchmark:
             EACH.plan.layout.root / "benchmarks/track.tsv"
         localrule: True

@@ -9,7 +9,7 @@ for EACH in PUBLISHED:
         output:
             told(EACH),
         log:
-            EACH.plan.layout.root / "logs/published.log",
+            EACH.plan.layout.logs / "published.log",
         benchmark:
             EACH.plan.layout.root / "benchmarks/published.tsv"
         params:

@@ -35,7 +35,7 @@ rule track_one:
     output:
         touch(STUDY.plan.layout.tracked("{defence}")),
     log:
-        STUDY.plan.layout.root / "logs/track/{defence}.log",
+        STUDY.plan.layout.logs / "track/{defence}.log",
     benchmark:
         STUDY.plan.layout.root / "benchmarks/track/{defence}.tsv"
     wildcard_constraints:

@@ -7,12 +7,12 @@ may have been pruned, and m_y is the attacker's mean image of the class. The sea
 from points around m_y: on smooth networks it ends orders of magnitude lower than signed Adam. There
 are often fewer features than pixels; of the images that have them, the one nearest to m_y is taken.
 The features of a batch are a mixture, so there this term is left out. `mean_image` returns m_y
-itself, the ceiling of every other attack's error.
+itself: an attack with a larger error reveals nothing.
 
-Except through the noise of DP-SGD, this is the strongest attack here. Matching gradients alone,
-from random numbers, finds the image on a network with initial weights, and fails on a trained one:
-the gradient of an image that is classified well is small, and far from the image the distance has
-no slope towards it. The distance of features has one everywhere, and the mean image is near.
+It is meant for networks with trained weights. Matching gradients alone, from random numbers, finds
+the image on a network with initial weights, and fails on a trained one: the gradient of an image
+that is classified well is small, and far from the image the distance has no slope towards it. The
+distance of features has one everywhere, and the mean image is near.
 
 The parts are from Geiping et al., NeurIPS 2020, and Balunovic et al., ICLR 2022; their sum is ours.
 """

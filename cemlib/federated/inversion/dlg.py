@@ -5,8 +5,8 @@
 
 Sources: Zhu, Liu and Han, "Deep leakage from gradients", NeurIPS 2019; Zhao, Mopuri and Bilen,
 "iDLG: improved deep leakage from gradients", 2020. Both start once, from standard normal numbers;
-the restarts of L-BFGS in the first paper's code are left out. They fail if the network is not
-smooth: the distance of gradients of ReLU networks is piecewise flat.
+the restarts of L-BFGS in the first paper's code are left out. Both attacks fail
+on a network that is not smooth: the distance of gradients of ReLU networks is piecewise flat.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from cemlib.federated.network import FederatedNet
 
 
 def dlg(net: FederatedNet, shared: Shared, settings: Dlg, seeds: Sequence[int]) -> Reconstruction:
-    """Search for image and label, the largest entry of the soft label, together."""
+    """Search for image and soft label together; the label is the soft label's largest entry."""
     misfit = search.gradient_misfit(net, shared, settings.mask, squared_distance)
     classes, pixels = net.classifier.out_features, shared.batch * shared.prior[0].numel()
 

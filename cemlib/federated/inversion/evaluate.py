@@ -56,14 +56,13 @@ def run_attacks(
     report = progress("inversion", len(attacks), unit="attack")
     for done, (name, settings) in enumerate(attacks.items(), 1):
         plain, linked, repeats = search_settings(settings, variant), settings.linked, scene.repeats
-        draws = generator(seed, f"inversion_{plain.kind}")
         if linked is not None and repeats is not None:
             many = linked_scene(scene, repeats, linked)
             all_seen = shared_gradients(net, many, variant, 1, seed)
-            answer = solved(attack(net, all_seen, plain, draws), scene, repeats, linked)
+            answer = solved(attack(net, all_seen, plain, seed), scene, repeats, linked)
         else:
             if plain not in searched:
-                searched[plain] = attack(net, shared, plain, draws)
+                searched[plain] = attack(net, shared, plain, seed)
             answer = searched[plain]
             if settings.unmix:
                 answer = unmixed(answer, scene.ratio.view(-1, batch).mean(1), scene.prior)
@@ -74,14 +73,13 @@ def run_attacks(
     return found
 
 
-def attack(
-    net: FederatedNet, shared: Shared, settings: AnyInversion, draws: torch.Generator
-) -> Reconstruction:
+def attack(net: FederatedNet, shared: Shared, settings: AnyInversion, seed: int) -> Reconstruction:
     """Return an attack's answers, each from a random start of its own.
 
-    The seeds are derived from the generator and the problem's number, so that an answer does not
-    depend on the other problems.
+    The seed of a start is derived from the problem's number, so that an answer does not depend on
+    the other problems.
     """
+    draws = generator(seed, f"inversion_{settings.kind}")
     base = int(torch.randint(2**62, (), generator=draws))
     seeds = [derive(base, "start 0", problem) for problem in range(len(shared))]
     return ATTACKS[settings.kind](net, shared, settings, seeds)

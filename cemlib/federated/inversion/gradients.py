@@ -5,15 +5,15 @@ of a single image. Problems are tiny, so many are solved at once: the first axis
 holds P problems, and nothing that is computed for one depends on another.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import vmap
 
-from cemlib.federated.network import BIAS, WEIGHT, FederatedNet, logits, weights_of
+from cemlib.federated.network import BIAS, WEIGHT, FederatedNet, gradients, weights_of
 
 Gradients = dict[str, Tensor]
 
@@ -58,25 +58,22 @@ def gradient_function(
     """
     weights = weights_of(net)
 
-    def loss(weights: Mapping[str, Tensor], images: Tensor, targets: Tensor) -> Tensor:
-        return -(targets * logits(net, weights, images).log_softmax(1)).sum(1).mean()
-
     def update(weights: Gradients, images: Tensor, targets: Tensor) -> Gradients:
         found: list[Gradients] = []
         for x, t in zip(images.chunk(steps), targets.chunk(steps), strict=True):
             if found:
                 weights = {name: w - lr * found[-1][name] for name, w in weights.items()}
-            found.append(grad(loss)(weights, x, t))
+            found.append(gradients(net, weights, x, t)[0])
         return {name: torch.stack([each[name] for each in found]).mean(0) for name in weights}
 
     return partial(vmap(update, in_dims=(None, 0, 0)), weights)
 
 
-def kept(gradients: Gradients, entries: Tensor | None) -> Gradients:
+def kept(whole: Gradients, entries: Tensor | None) -> Gradients:
     """Return gradients with the last layer's weight multiplied by `entries` (P, outputs, l)."""
     if entries is None:
-        return gradients
-    return {**gradients, WEIGHT: gradients[WEIGHT] * entries}
+        return whole
+    return {**whole, WEIGHT: whole[WEIGHT] * entries}
 
 
 def squared_distance(ours: Gradients, theirs: Gradients) -> Tensor:

@@ -8,11 +8,11 @@ from torch import Tensor
 from torch.func import vmap
 
 from cemlib.config.federated import MaskConfig, Variant
-from cemlib.federated.client import gradients, stack, step_inputs, step_mask, step_of, train_at_once
+from cemlib.federated.client import step_inputs, step_mask, step_of, train_at_once
 from cemlib.federated.drawing import ATTACKED, Draws
 from cemlib.federated.inversion.gradients import Gradients, Shared, kept
 from cemlib.federated.mask import draw_columns, hadamard
-from cemlib.federated.network import FederatedNet, weights_of
+from cemlib.federated.network import FederatedNet, gradients, stack, weights_of
 from cemlib.federated.private import draw_noise, private_gradients
 from cemlib.numerics.seeds import generator
 

@@ -80,8 +80,9 @@ def labels_of(net: FederatedNet, shared: Shared) -> Tensor:
             [gradients(shared.prior[y], targets_of(net, shared, y))[BIAS] for y in parts]
         )
         apart = ours.view(*orders.shape[:2], -1) - shared.gradients[BIAS][:, None]
-        lowest, best = apart.square().sum(-1).detach().min(1)
-        better = lowest < apart[:, 0].square().sum(-1)
+        distances = apart.square().sum(-1)
+        lowest, best = distances.min(1)
+        better = lowest < distances[:, 0]
         if not bool(better.any()):
             break
         labels = chosen(better, orders[problems, best], labels)
