@@ -85,14 +85,15 @@ def _tradeoff(
     """
     first, *others = folder.split("+")
     study, runs, attacks = published_runs(root, first)
-    families = study.families()
+    families = {name: dict(family) for name, family in study.families().items()}
     for name in others:
         joined, *frames = published_runs(root, f"{Path(first).parent}/{name}")
         own = {defence for family in joined.families().values() for defence in family}
         _check_joins(name, joined, own, study)
-        if both := sorted({*families} & {*joined.families()}):
-            raise ValueError(f"{name}: {', '.join(both)} is a family of another study already")
-        families |= joined.families()
+        for family, members in joined.families().items():
+            families.setdefault(family, {}).update(members)
+        if both := sorted(own & set(runs["defence"])):
+            raise ValueError(f"{name}: {both[0]} is in another of these studies already")
         parts = (frame[frame["defence"].isin(own)] for frame in frames)
         runs, attacks = map(pd.concat, zip((runs, attacks), parts, strict=True))
     if not families:

@@ -14,9 +14,10 @@ In the pages of `PAGES`, `make reference` replaces what stands between one of th
     <!-- results/published origins -->
         where the numbers of every study of split inference come from; for pages in `docs`
 
-`at` and `compared` also take the sweeps of several studies, `<study>+<other>`. After each of the
-first three, `of noise, gated` leaves only these sweeps, and `without noise, gated` all but these.
-`at` and `compared` compare with the first sweep that is left.
+`at` and `compared` also take the sweeps of several studies, `<study>+<other>`; a sweep that two of
+them have is one with the settings of both. After each of the first three, `of noise, gated` leaves
+only these sweeps, and `without noise, gated` all but these. `at` and `compared` compare with the
+first sweep that is left.
 
 It also writes every published `claims.md`. All is computed from the published runs, whichever
 version published them.

@@ -259,6 +259,31 @@ def test_a_joined_family_is_read_as_if_it_were_of_the_study(tmp_path: Path) -> N
         assert ours[2:] == theirs[2:]
 
 
+def test_a_sweep_that_two_studies_have_is_one_with_the_settings_of_both(tmp_path: Path) -> None:
+    """The two halves of the map's noise, and its `clustering`, make the map's own numbers."""
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    runs = pd.read_csv(ROOT / "results/published/map_cifar10/runs.csv", low_memory=False)
+    every = load(ROOT / "config/studies/map/cifar10.yaml").families()
+    for study, levels, kept in (("a", [0.025, 0.2], ["clustering"]), ("b", [0.1, 0.4], [])):
+        sweeps = {name: None for name in every if name not in kept}
+        sweeps["noise"] = {"over": {"noise_std": levels}}
+        config = {"extends": "config/studies/map/cifar10.yaml", "sweeps": sweeps}
+        write_json(tmp_path / f"{study}.yaml", config)
+        own = runs["defence"].isin(load(tmp_path / f"{study}.yaml").defences)
+        folder = tmp_path / "results/published" / study
+        folder.mkdir(parents=True)
+        runs[own].to_csv(folder / "runs.csv", index=False)
+        write_json(folder / "provenance.json", {"command": f"cemlib run --config {study}.yaml"})
+    halves, whole = (
+        remade(f"{study} at 45.5 % of noise, clustering", root).splitlines()[1:]
+        for study, root in (("a+b", tmp_path), ("map_cifar10", ROOT))
+    )
+    corrected = re.compile(r" \| [\d.]+ (?=\| [\d.]+ \| 8 \|$)")  # over fewer families
+    assert [corrected.sub("", line) for line in halves] == [
+        corrected.sub("", line) for line in whole
+    ]
+
+
 def test_families_chosen_beside_the_studys_first_keep_its_correction() -> None:
     start = "map_cifar100_again at 37 %"
     whole, part = (remade(f"{start}{of}").splitlines()[2:] for of in ("", " of noise, clustering"))
@@ -324,7 +349,7 @@ def test_chosen_families_are_compared_with_the_first_of_them() -> None:
     [
         ("attackers", "mine: its attacks differ"),
         ("map/factors", "mine: channels_16_noise_std0p025 has a network"),
-        ("map/cifar10", r"mine: arl, clustering.* of another study already"),
+        ("map/cifar10", r"mine: \w+ is in another of these studies already"),
     ],
 )
 def test_what_differs_or_is_there_already_does_not_join(
