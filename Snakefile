@@ -36,7 +36,7 @@ for EACH in STUDIES:
 include: "workflow/rules/jobs.smk"
 
 
-if SYSTEM == SPLIT:
+if not further(STUDY):
 
     include: "workflow/rules/split.smk"
 

@@ -86,11 +86,15 @@ def _tradeoff(
     first, *others = folder.split("+")
     study, runs, attacks = published_runs(root, first)
     families = {name: dict(family) for name, family in study.families().items()}
+    common = {name: sweep.plain("over") for name, sweep in study.sweeps.items()}
     for name in others:
         joined, *frames = published_runs(root, f"{Path(first).parent}/{name}")
         own = {defence for family in joined.families().values() for defence in family}
         _check_joins(name, joined, own, study)
         for family, members in joined.families().items():
+            settings = joined.sweeps[family].plain("over")
+            if common.setdefault(family, settings) != settings:
+                raise ValueError(f"{name}: its sweep {family} is another one of the same name")
             families.setdefault(family, {}).update(members)
         if both := sorted(own & set(runs["defence"])):
             raise ValueError(f"{name}: {both[0]} is in another of these studies already")
@@ -112,7 +116,7 @@ def all_but(root: Path, folder: str, left_out: tuple[str, ...]) -> tuple[str, ..
     folders = [first, *(f"{Path(first).parent}/{name}" for name in others)]
     known = [name for each in folders for name in published_runs(root, each)[0].families()]
     check_known(folder, left_out, known)
-    return tuple(name for name in known if name not in left_out)
+    return tuple(dict.fromkeys(name for name in known if name not in left_out))
 
 
 def check_known(folder: str, chosen: tuple[str, ...], families: Collection[str]) -> None:

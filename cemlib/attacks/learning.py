@@ -80,7 +80,7 @@ class Training:
         return cosine(epoch, self.options["epochs"], first, last)
 
     def kind(self, count: int) -> Hashable:  # noqa: ARG002 - here all steps are of one kind
-        """Return the kind of a step, counted from 1; steps of one kind run the same kernels."""
+        """Return the kind of step number `count` (from 1); all of one kind run the same kernels."""
         return None
 
     def step(self, batch: Batch) -> Numbers:

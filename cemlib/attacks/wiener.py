@@ -91,7 +91,7 @@ def check_features(features: Tensor) -> None:
     if not math.isfinite(features.sum(dtype=torch.float64).item()):
         raise DivergedError(
             "the client's features of the attacker's images are not finite; the attacked network"
-            " has diverged"
+            " has probably diverged"
         )
 
 

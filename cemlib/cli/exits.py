@@ -17,7 +17,7 @@ OK, ERROR, USAGE, DIVERGED, CLOSED = 0, 1, 2, 3, 141
 EXIT_CODES = {
     OK: "success",
     ERROR: "jobs of a study failed, `doctor` found a problem, or a `pctc` command refused its"
-    " settings, or its round failed",
+    " settings or its round failed",
     USAGE: "wrong usage, or a file or configuration that cannot be used; a line for each fault",
     DIVERGED: (
         "success, but a training or an attack diverged: a line says which and why, and tables and"

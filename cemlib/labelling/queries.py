@@ -80,5 +80,5 @@ def _check(ledger: Path, text: str, new: list[str], most: int | None) -> None:
         raise LabellingError(f"{ledger}: no second vote on {again} of {len(new)} images")
     if most is not None and len(seen) + len(new) > most:
         raise LabellingError(
-            f"{ledger}: has {len(seen)} images; {len(new)} more would exceed the limit of {most}"
+            f"{ledger}: holds {len(seen)} of at most {most} images; {len(new)} more do not fit"
         )

@@ -33,8 +33,8 @@ def comparisons_table(
     """Return paired differences of every defence from a reference, on the seeds that both have.
 
     The scores are top-1, and for each knowledge the worst case's MSE, SSIM and identification on
-    one release. The rows are in the order of ``defences``. If no
-    reference is given, it is the `default_reference`.
+    one release. The rows are in the order of ``defences``. If no reference is given, it is the
+    `default_reference`.
 
     Returns:
         ``difference`` is defence minus reference with its 95 % interval over the seeds, over

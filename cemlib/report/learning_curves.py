@@ -126,8 +126,8 @@ def histories(frame: pd.DataFrame, keys: Sequence[str], values: Sequence[str]) -
         for row in records(frame[frame["status"] == "ok"])
         for line in read_jsonl(Folder(Path(row["folder"])).history)
     ]
-    frame = pd.DataFrame(lines, columns=[*keys, "epoch", *values])
-    return frame.astype(dict.fromkeys(("epoch", *values), float))  # a null is NaN
+    found = pd.DataFrame(lines, columns=[*keys, "epoch", *values])
+    return found.astype(dict.fromkeys(("epoch", *values), float))  # a null is NaN
 
 
 def over_seeds(rows: pd.DataFrame, column: str) -> pd.DataFrame:

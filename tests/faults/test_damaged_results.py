@@ -279,3 +279,11 @@ def test_a_score_that_cannot_be_is_refused(study: Readers, value: float) -> None
     for read in (study.tables, lambda: study.uploaded(RUN)):
         with pytest.raises(FileError, match=rf"top1 is {value}, not between 0 and 1"):
             read()
+
+
+def test_an_upload_of_one_defence_reads_no_record_of_another(study: Readers) -> None:
+    shutil.copytree(study.root / RUN, study.root / "runs/noise/seed0")
+    (study.root / "runs/noise/seed0/metrics.json").write_text("{")
+    upload = ["track", "--uri", f"sqlite:///{study.folder}/mlflow.db", "--set", "defences.noise={}"]
+    assert cemlib(study.folder, *upload) == 2
+    assert cemlib(study.folder, *upload, "--defence", "clustering") == 0

@@ -18,8 +18,9 @@ from cemlib.cli import main
 from cemlib.config import ConfigError
 from cemlib.config.load import load_any as load
 from cemlib.config.load import parse_any
-from cemlib.records.files import read_json, read_jsonl, sha256
-from cemlib.study.federated import attack_folder, gans_job, jobs
+from cemlib.federated.job import read_data, read_pseudo
+from cemlib.records.files import FileError, read_json, read_jsonl, sha256
+from cemlib.study.federated import attack_folder, gans_job, jobs, train_job
 from cemlib.study.finished import finished
 from cemlib.study.job import records_below, report_files
 from cemlib.study.plan import Plan
@@ -147,6 +148,9 @@ def test_gans_that_diverge_at_once_fail_what_mixes_and_nothing_else(tmp_path, ca
     layout = Plan(load(config)).layout
     ended = [read_json(layout.run(name, 0).metrics)["status"] for name in tiny()["variants"]]
     assert ended == ["ok", "failed", "ok"]
+    job = train_job(Plan(load(config)), "both", 0)
+    with pytest.raises(FileError, match="the clients' GANs failed: epoch 1"):
+        read_pseudo(job, read_data(job))  # as the Flower app does
 
 
 def test_a_damaged_generator_is_refused_by_name(copied, capsys):

@@ -113,7 +113,7 @@ def test_an_answer_depends_on_no_neighbour(settings: AnyInversion) -> None:
     assert not torch.equal(one.images[1], two.images[1])
 
 
-def test_another_generator_gives_other_starts() -> None:
+def test_another_seed_gives_other_starts() -> None:
     shared = undefended(network(), *digits(2))
     first, again, other = (attacked(Idlg(iterations=2), shared, seed) for seed in (1, 1, 2))
     assert torch.equal(first.images, again.images)

@@ -133,7 +133,7 @@ def test_a_second_vote_and_too_many_votes_are_refused(group: Group) -> None:
     assert code == 1
     assert "is gone, or ended the round" in said
     assert [ended(party) for party in parties] == [
-        (1, "error: fresh.txt: has 0 images; 3 more would exceed the limit of 2"),
+        (1, "error: fresh.txt: holds 0 of at most 2 images; 3 more do not fit"),
         (1, "error: ledger-1.txt: no second vote on 1 of 3 images"),
         (1, "error: ledger-2.txt: no second vote on 1 of 3 images"),
     ]
@@ -197,7 +197,7 @@ def test_a_ledger_refuses_what_it_has_and_stays_as_it_was(tmp_path: Path) -> Non
         why = rf"ledger\.txt: no second vote on 1 of {len(new)}"
         with pytest.raises(LabellingError, match=why):
             enter(ledger, new)
-    with pytest.raises(LabellingError, match="has 1 images; 1 more would exceed the limit of 1"):
+    with pytest.raises(LabellingError, match="holds 1 of at most 1 images; 1 more do not fit"):
         enter(ledger, [second], most=1)
     assert ledger.read_text() == f"{first}\n"
     ledger.write_text(f"{first}\n{second[:9]}")

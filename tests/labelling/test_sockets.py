@@ -21,6 +21,7 @@ from deployed import (
     framed,
 )
 
+from cemlib.labelling import channels
 from cemlib.labelling.dealing import write_keys
 from cemlib.labelling.errors import REQUESTER, DroppedOutError, LabellingError, MessageError
 from cemlib.labelling.messages import Kind
@@ -170,9 +171,16 @@ def test_strangers_are_sent_away_and_the_round_goes_on(running: Parties, elsewhe
     assert running.tallied()
 
 
+@pytest.fixture
+def long_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take longer than the round."""
+    monkeypatch.setattr(channels, "HANDSHAKE_SECONDS", 10 * SECONDS)
+
+
+@pytest.mark.usefixtures("long_handshakes")  # before `running` listens
 def test_who_calls_and_says_nothing_keeps_nobody_waiting(running: Parties) -> None:
     with ExitStack() as calls:
-        for _ in range(8):  # one handshake after the other would take longer than the round
+        for _ in range(4):
             calls.enter_context(socket.create_connection((HOST, running.port)))
         running.honest(0, 1, 2)
         assert running.tallied()

@@ -58,6 +58,7 @@ def test_a_missing_key_is_named_with_its_file(study: Study, key: str) -> None:
     ("changes", "message"),
     [
         ({"mse": None}, "mse is missing although the status is 'ok'"),
+        ({"recon_top1": None}, "recon_top1 is missing although the status is 'ok'"),
         ({"kind": "run"}, "not the metrics file of a result of kind 'attack'"),
     ],
 )

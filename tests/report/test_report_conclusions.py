@@ -282,6 +282,10 @@ def test_a_sweep_that_two_studies_have_is_one_with_the_settings_of_both(tmp_path
     assert [corrected.sub("", line) for line in halves] == [
         corrected.sub("", line) for line in whole
     ]
+    sweeps["noise"]["sparse_coding"] = True
+    write_json(tmp_path / "b.yaml", config)
+    with pytest.raises(ValueError, match="b: its sweep noise is another one of the same name"):
+        remade("a+b compared", tmp_path)
 
 
 def test_families_chosen_beside_the_studys_first_keep_its_correction() -> None:

@@ -142,6 +142,12 @@ def test_an_address_of_no_store_or_server(study: Study, uri: str, message: str) 
     assert "secret" not in str(caught.value)
 
 
+def test_mlflow_may_not_be_installed(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(TrackingError, match=r"mlflow.*pip install 'cemlib\[workflow\]'"):
+        study.track()
+
+
 def test_a_file_that_is_no_store(study: Study, tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("no database, but long enough to look like one\n" * 100)
     with pytest.raises(TrackingError, match=r"mlflow\.db: not a usable SQLite file"):

@@ -5,8 +5,8 @@
 
 Sources: Zhu, Liu and Han, "Deep leakage from gradients", NeurIPS 2019; Zhao, Mopuri and Bilen,
 "iDLG: improved deep leakage from gradients", 2020. Both start once, from standard normal numbers;
-the restarts of L-BFGS in the first paper's code are left out. Both attacks fail
-on a network that is not smooth: the distance of gradients of ReLU networks is piecewise flat.
+the restarts of L-BFGS in the first paper's code are left out. Both attacks fail on a network that
+is not smooth: the distance of gradients of ReLU networks is piecewise flat.
 """
 
 from collections.abc import Sequence

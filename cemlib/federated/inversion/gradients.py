@@ -97,8 +97,8 @@ def absolute_variation(images: Tensor) -> Tensor:
     return down + right
 
 
-def _length(gradients: Gradients) -> Tensor:
-    return _inner(gradients, gradients).clamp(min=_TINY).sqrt()
+def _length(whole: Gradients) -> Tensor:
+    return _inner(whole, whole).clamp(min=_TINY).sqrt()
 
 
 def _inner(a: Gradients, b: Gradients) -> Tensor:
