@@ -55,7 +55,7 @@ class Checkpoint:
 
     @property
     def job(self) -> str:
-        """Return the job's name inside the file: the last two parts of the folder's path."""
+        """Return the job's name inside the file, the last two parts of the folder's path."""
         return "/".join(self.folder.parts[-2:])
 
     def load(self) -> State | None:
