@@ -77,6 +77,7 @@ def test_an_attack_shows_its_scores_and_pictures(study: Study, store: Store) -> 
         "psnr_of_mean_mse": 19.5,
         "ssim": 0.5,
         "ssim_valid": 0.5,
+        "identified": 0.3,
         "n_images": 200,
         "queries": 1,
         "wall_seconds": 2.5,
