@@ -17,7 +17,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import ToTensor
 
 from benchmarks.measure import Call, Row, best_precision, compare, flops, measured, row
-from benchmarks.plain import Pictures, loader
+from benchmarks.plain import Pictures, as_by_default, loader
 from benchmarks.setting import CLASSES, NOISE_STD, Scale, images, prepared, split_model, study
 from cemlib.attacks.budget import untrained
 from cemlib.attacks.learning import Regression
@@ -133,6 +133,7 @@ def _attack(kind: str, owned: Split, scale: Scale) -> Regression:
 
 def _plain_attack(kind: str, owned: Split, scale: Scale) -> Call:
     """Return an epoch of the attacker's training as public code has it, in float32."""
+    as_by_default(scale.device)
     encoder = split_model(scale).encoder.to(scale.device).eval()
     decoder = new_decoder(kind, scale).to(scale.device)
     batches = loader(Pictures(owned), scale.attack_batch, scale.workers)

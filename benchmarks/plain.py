@@ -28,6 +28,12 @@ MEMBER, MOST = 10.0, 0.99  # of the blend with stored variances
 LR, LAMBDA_EFF = 0.05, 0.32
 
 
+def as_by_default(device: str) -> None:
+    """Let cuDNN use TF32, which is torch's default and so the field's; `set_up` turns it off."""
+    if device == "cuda":
+        torch.backends.cudnn.allow_tf32 = True
+
+
 @dataclass(frozen=True)
 class Statistics:
     """Means (C, K, D), weights (C, K), variances (C, K) and number of samples of clusters."""

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
+from typing import ClassVar
 
 import torch
 from joblib import cpu_count
@@ -15,7 +17,7 @@ from torch.nn import functional as F
 from torch.utils.benchmark import Measurement
 
 from benchmarks.measure import Call, Row, best_precision, compare, flops, measured, rate, row
-from benchmarks.plain import PlainLoop
+from benchmarks.plain import PlainLoop, as_by_default
 from benchmarks.setting import CLASSES, SURROGATES, Scale, prepared, split_model, study
 from cemlib.data.prepared import Prepared
 from cemlib.numerics.precision import set_up
@@ -65,16 +67,17 @@ def several(scale: Scale, operations: float) -> Row:
     """
     cores = cpu_count()
     context = get_context("spawn")  # a fork would inherit torch's threads half alive
-    with ProcessPoolExecutor(cores, context) as pool:
+    together = context.Barrier(cores, timeout=300.0)  # seconds, in case a process fails
+    with ProcessPoolExecutor(cores, context, _begin, (together,)) as pool:
         alone = list(pool.map(_train, [replace(scale, threads=1)] * cores))
     times = [time for each in alone for time in each.times]
-    together = replace(scale, threads=cores)
-    (plain,) = measured([plain_loop(together, "clustering").pass_over], together)
+    whole = replace(scale, threads=cores)
+    (plain,) = measured([plain_loop(whole, "clustering").pass_over], whole)
     return row(
         f"step, clustering, {cores} processes of ours together",
         Measurement(cores, times, alone[0].task_spec),  # that many steps in the time of one
         plain,
-        floor=operations / rate(together, best_precision(scale)),
+        floor=operations / rate(whole, best_precision(scale)),
         images=scale.batch,
         count=scale.steps,
     )
@@ -95,8 +98,7 @@ def trainer(scale: Scale, defence: str) -> Trainer:
 
 def plain_loop(scale: Scale, defence: str) -> PlainLoop:
     """Return the field's training after an epoch, so that it has clusters."""
-    if scale.device == "cuda":  # torch's default, and so the field's; `set_up` turns it off
-        torch.backends.cudnn.allow_tf32 = True
+    as_by_default(scale.device)
     loop = PlainLoop(_data(scale), scale, clustered=defence == "clustering")
     loop.epoch()
     return loop
@@ -116,6 +118,18 @@ def _data(scale: Scale) -> Prepared:
     return prepared(count, max(CLASSES, count // 10), scale)
 
 
+class _Process:
+    """The state of one of the processes side by side."""
+
+    together: ClassVar[Barrier]
+
+
+def _begin(together: Barrier) -> None:
+    _Process.together = together
+
+
 def _train(scale: Scale) -> Measurement:
-    """Time the steps of one process among several."""
-    return measured([warm_pass(scale, "clustering")], scale)[0]
+    """Time the steps of one process among several, once all of them are warm."""
+    warm = warm_pass(scale, "clustering")
+    _Process.together.wait()
+    return measured([warm], scale)[0]

@@ -83,12 +83,12 @@ def _tradeoff(
     the first of them; if this is the study's own, the correction stays that over all families.
     Several pages show the same table.
     """
-    first, *others = folder.split("+")
+    first, *others = _folders(folder)
     study, runs, attacks = published_runs(root, first)
     families = {name: dict(family) for name, family in study.families().items()}
     common = {name: sweep.plain("over") for name, sweep in study.sweeps.items()}
-    for name in others:
-        joined, *frames = published_runs(root, f"{Path(first).parent}/{name}")
+    for other in others:
+        name, (joined, *frames) = Path(other).name, published_runs(root, other)
         own = {defence for family in joined.families().values() for defence in family}
         _check_joins(name, joined, own, study)
         for family, members in joined.families().items():
@@ -110,11 +110,15 @@ def _tradeoff(
     return table[table["family"].isin(chosen or families)]
 
 
+def _folders(folder: str) -> list[str]:
+    """Return the folders of published studies, `<study>+<other>`."""
+    first, *others = folder.split("+")
+    return [first, *(f"{Path(first).parent}/{name}" for name in others)]
+
+
 def all_but(root: Path, folder: str, left_out: tuple[str, ...]) -> tuple[str, ...]:
     """Return the families of published studies, `<study>+<other>`, except some."""
-    first, *others = folder.split("+")
-    folders = [first, *(f"{Path(first).parent}/{name}" for name in others)]
-    known = [name for each in folders for name in published_runs(root, each)[0].families()]
+    known = [name for each in _folders(folder) for name in published_runs(root, each)[0].families()]
     check_known(folder, left_out, known)
     return tuple(dict.fromkeys(name for name in known if name not in left_out))
 

@@ -19,8 +19,8 @@ them have is one with the settings of both. After each of the first three, `of n
 only these sweeps, and `without noise, gated` all but these. `at` and `compared` compare with the
 first sweep that is left.
 
-It also writes every published `claims.md`. All is computed from the published runs, whichever
-version published them.
+It also writes every published `claims.md`. Everything is computed from the published runs,
+whichever version of cemlib published them.
 """
 
 import re
@@ -70,7 +70,8 @@ def with_conclusions(text: str, root: Path) -> str:
 
     Raises:
         ValueError: if the first line of a block is none of those above, names a sweep that the
-            study lacks, or needs sweeps where it has none; or if a block has no end.
+            study lacks, or needs sweeps where it has none; or if a block has no end, or its first
+            line or its end is not alone on its line.
     """
 
     def made(block: re.Match[str]) -> str:
@@ -79,7 +80,10 @@ def with_conclusions(text: str, root: Path) -> str:
             raise ValueError(f"{start}: no `<!-- end -->` before the next block")
         return f"{start}\n{_made(start, root)}<!-- end -->"
 
-    return _BLOCK.sub(made, text)
+    page, blocks = _BLOCK.subn(made, text)
+    if blocks < text.count(f"<!-- {PUBLISHED}"):
+        raise ValueError("a block lacks `<!-- end -->`, or one of the two is not alone on its line")
+    return page
 
 
 def _made(start: str, root: Path) -> str:

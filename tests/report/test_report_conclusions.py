@@ -320,6 +320,12 @@ def test_a_block_that_cannot_be_made_is_refused(block: str, message: str) -> Non
         with_conclusions(f"<!-- results/published{block}\n<!-- end -->", ROOT)
 
 
+@pytest.mark.parametrize("end", ["", "<!-- end --> ", " <!-- end -->"])
+def test_a_block_whose_end_is_not_found_is_refused(end: str) -> None:
+    with pytest.raises(ValueError, match="not alone on its line"):
+        with_conclusions(f"<!-- results/published/digits -->\nold\n{end}\n", ROOT)
+
+
 def test_families_left_out_leave_the_others() -> None:
     ours, theirs = (
         remade(f"map_whole compared {which}")

@@ -147,4 +147,4 @@ def _shapes(tensors: Weights) -> dict[str, tuple[torch.Size, torch.dtype]]:
 
 
 def _client(context: Context) -> int:
-    return int(context.node_config["partition-id"])
+    return int(context.node_config.get("partition-id", -1))  # -1 is refused by `_nodes`
