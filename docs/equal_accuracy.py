@@ -94,7 +94,7 @@ def _tradeoff(
         for family, members in joined.families().items():
             settings = joined.sweeps[family].plain("over")
             if common.setdefault(family, settings) != settings:
-                raise ValueError(f"{name}: its sweep {family} is another one of the same name")
+                raise ValueError(f"{name}: its {family} differs in more than the swept values")
             families.setdefault(family, {}).update(members)
         if both := sorted(own & set(runs["defence"])):
             raise ValueError(f"{name}: {both[0]} is in another of these studies already")

@@ -28,8 +28,8 @@ def address(text: str) -> tuple[str, int]:
 def deal(options: argparse.Namespace) -> Iterator[Path | str]:
     """Deal the keys of a group of participants into a new folder.
 
-    All parties get `public.json`. Participant i alone gets `share-<i>.json`, over a channel that
-    nobody else can read; then delete it here.
+    Give `public.json` to all parties, and `share-<i>.json` to participant i alone: send it over a
+    channel that nobody else can read, then delete it here.
     """
     from cemlib.labelling.dealing import write_keys
     from cemlib.labelling.setting import Setting

@@ -25,7 +25,7 @@ class AnyStudy(Section):
         1, ge=1, description="CPU threads of a job; they change the last bits of results"
     )
     data: DataConfig = Field(description="the images and their splits")
-    system: str = Field(description="which system the file is about")
+    system: str  # which system the study is of: a key of `cemlib.config.load.SYSTEMS`
 
     def data_slice(self) -> dict[str, Any]:
         """Return the settings of the prepared data, without the place of the images."""

@@ -46,7 +46,7 @@ def private_gradients(
 
 
 def draw_noise(weights: Weights, multiplier: float, generator: torch.Generator) -> Weights:
-    """Draw normal noise times the multiplier for every weight: on the CPU, then moved to it."""
+    """Draw normal noise times the multiplier for every weight; on the CPU, for any device."""
     return {
         name: multiplier * torch.randn(w.shape, generator=generator, dtype=w.dtype).to(w.device)
         for name, w in weights.items()

@@ -54,7 +54,7 @@ class Federation:
         return row
 
     def state(self) -> State:
-        """Return the state from which a killed job resumes; random draws have none (`Draws`)."""
+        """Return the state from which a killed job resumes; random draws need none (`Draws`)."""
         return copied(pack("weights", self.weights)), {}
 
     def restore(self, tensors: dict[str, Tensor], _state: dict[str, Any]) -> None:

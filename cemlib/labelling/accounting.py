@@ -85,7 +85,7 @@ def noise_std(study: LabellingStudy, epsilon: float | None) -> float:
 def stated(study: LabellingStudy, epsilon: float) -> dict[str, Any]:
     """Return the privacy columns of a table, given the epsilon of one query by the formula.
 
-    The exact columns are for one changed vote; their delta is that of one query, also for all
+    The exact columns are for one changed vote; their delta is that of one query, even for all
     queries together. `epsilon_total_published` is the strong composition of the formula's epsilon,
     as published.
     """

@@ -39,8 +39,7 @@ _COMPARED = (
 _EQUAL = (
     "Each family's mean curve over its settings is read at the same test accuracy. Numbers are"
     " means ± half the width of the 95 % interval over the seeds, from a jackknife. A dash in place"
-    " of a mean says that the curve of all seeds, or of all but one, does not reach the accuracy,"
-    " or that the score was not measured.",
+    " of a mean says that the curve of all seeds, or of all but one, does not reach the accuracy.",
     "The difference is the family's MSE minus that of the first family, on the seeds that both"
     " have. It is tested by a paired t-test, with Holm's correction over all families, accuracies"
     " and attackers.",

@@ -284,7 +284,7 @@ def test_a_sweep_that_two_studies_have_is_one_with_the_settings_of_both(tmp_path
     ]
     sweeps["noise"]["sparse_coding"] = True
     write_json(tmp_path / "b.yaml", config)
-    with pytest.raises(ValueError, match="b: its sweep noise is another one of the same name"):
+    with pytest.raises(ValueError, match="b: its noise differs in more than the swept values"):
         remade("a+b compared", tmp_path)
 
 

@@ -9,9 +9,9 @@ are often fewer features than pixels; of the images that have them, the one near
 The features of a batch are a mixture, so there this term is left out. `mean_image` returns m_y
 itself: an attack with a larger error reveals nothing.
 
-It is meant for networks with trained weights. Matching gradients alone, from random numbers, finds
-the image on a network with initial weights, and fails on a trained one: the gradient of an image
-that is classified well is small, and far from the image the distance has no slope towards it. The
+The attack is meant for trained networks. Matching gradients alone, from random numbers, finds the
+image on a network with initial weights, and fails on a trained one: the gradient of an image that
+is classified well is small, and far from the image the distance has no slope towards it. The
 distance of features has one everywhere, and the mean image is near.
 
 The parts are from Geiping et al., NeurIPS 2020, and Balunovic et al., ICLR 2022; their sum is ours.
