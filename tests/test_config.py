@@ -45,13 +45,6 @@ def changed(changes: str) -> dict[str, Any]:
     return raw
 
 
-def test_a_surrogate_may_be_a_name_or_a_section() -> None:
-    study = parse(VALID)
-    gated, clustering = study.defences["gated"].surrogate, study.defences["clustering"].surrogate
-    assert (gated.name, gated.lambda_) == ("gated", 16)
-    assert (clustering.name, clustering.lambda_) == ("clustering", 4)
-
-
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
@@ -90,8 +83,6 @@ def test_a_surrogate_may_be_a_name_or_a_section() -> None:
         ("defences.train={}", ["defences", "['train'] are names of workflow targets"]),
         ("data", ["data: missing; add it"]),
         ("data.image_size=32.0", ["data.image_size", "found 32.0"]),
-        ("data.split_seed=true", ["data.split_seed", "found True"]),
-        ("train.augment={flip: 1}", ["train.augment.flip", "found 1"]),
         ("defences.noise.model={ct: 3}", ["defences.noise.model.ct", "mean 'cut'"]),
         ("defences.noise.train={lr: 0}", ["defences.noise.train.lr", "found 0"]),
         (

@@ -25,9 +25,9 @@ ROOT = Path(__file__).parents[1]
 TINY = ROOT / "tests/configs/tiny.yaml"
 
 
-@pytest.fixture
-def prepared(tmp_path: Path) -> Plan:
-    study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path)}
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    study = yaml.safe_load(TINY.read_text()) | {"results": str(tmp_path_factory.mktemp("results"))}
     plan = Plan(parse(study), device="cpu")
     list(rerun_job(prepare_job(plan)))
     return plan

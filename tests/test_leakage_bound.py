@@ -108,7 +108,6 @@ def standing_for(a: float, spreads: tuple[float, float], share: float) -> list[n
 def gap(a: float, spreads: tuple[float, float], share: float, noise_std: float) -> float:
     """How far the bound lies above the information."""
     exact = information(*two_gaussians(a, spreads, share, noise_std), noise_std)
-    assert exact > 0
     return bound(standing_for(a, spreads, share), noise_std) - exact
 
 
@@ -127,48 +126,6 @@ def test_bound_is_above_the_information_of_two_gaussians_and_meets_it_when_they_
     assert min(gaps) > -EXACT
     assert all(near > far for near, far in pairwise(gaps[:-1]))
     assert gaps[-1] == pytest.approx(0, abs=EXACT)
-
-
-@pytest.mark.parametrize("share", SHARES)
-def test_gap_of_two_equal_gaussians_is_the_entropy_of_the_classes(share: float) -> None:
-    """Where both classes are the same, z~ tells nothing of the class, which the bound counts."""
-    entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
-    assert gap(0.0, (0.5, 0.5), share, 0.3) == pytest.approx(entropy, abs=EXACT)
-
-
-# Features that are not Gaussian: one class, any shape.
-
-
-def uniform_information(half_width: float, noise_std: float) -> float:
-    """Exact for z uniform in [-w, w]: z~ has density (Phi((t + w)/s) - Phi((t - w)/s)) / 2w."""
-    scale = math.sqrt(2) * noise_std
-
-    def density(t: float) -> float:
-        # Complements of erf: exact also far out, where differences of erf are 0.
-        inner, outer = (abs(t) - half_width) / scale, (abs(t) + half_width) / scale
-        return (math.erfc(inner) - math.erfc(outer)) / (4 * half_width)
-
-    reach = 12 * noise_std
-    edges = [-half_width - reach, -half_width, 0.0, half_width, half_width + reach]
-    return information(density, edges, noise_std)
-
-
-@pytest.mark.parametrize("dim", [1, 2, 6])
-@pytest.mark.parametrize("ratio", [0.1, 0.5, 1.0, 3.0, 20.0])
-def test_bound_is_above_the_information_of_uniform_features(dim: int, ratio: float) -> None:
-    points = 0.5 / math.sqrt(3) * axis_points(dim)  # of variance w^2 / 3 along each axis
-    excess = bound([points], 0.5 / ratio) - dim * uniform_information(0.5, 0.5 / ratio)
-    # At most the entropy that a Gaussian has more than a uniform of the same variance.
-    assert 0 < excess < dim * 0.5 * math.log(math.pi * math.e / 6)
-
-
-@pytest.mark.parametrize("noise_std", [0.05, 0.3, 1.0, 4.0])
-def test_bound_is_above_the_information_of_two_points(noise_std: float) -> None:
-    """z = -1 or 1 in one class: a strongly bimodal feature tells at most log 2."""
-    exact = information(*two_gaussians(1.0, (0.0, 0.0), 0.5, noise_std), noise_std)
-    assert exact < math.log(2) + EXACT
-    one_class: list[np.ndarray] = [np.array([[-1.0], [1.0]])]
-    assert bound(one_class, noise_std) > exact
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 The features of the first are the image at a quarter of its side.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+from killed_job import Dying
 from result_files import timeless
 from tiny_study import blobs
 from torch import Tensor, nn
@@ -140,6 +143,13 @@ def same(one: Outcome, other: Outcome) -> bool:
         and one.state.keys() == other.state.keys()
         and all(torch.equal(one.state[name], other.state[name]) for name in one.state)
     )
+
+
+def killed(attack: Callable[[Task], Outcome], task: Task, place: Path, writes: int = 2) -> Task:
+    """Let an attack die after some writes of its checkpoint; return the task that goes on."""
+    with pytest.raises(KeyboardInterrupt):
+        attack(replace(task, checkpoint=Dying(place, writes_left=writes)))
+    return replace(task, checkpoint=Checkpoint(place))
 
 
 class Mixer(nn.Module):

@@ -1,13 +1,11 @@
 """The strong budget: what it changes and how it chooses; and late improvement, by hand."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from easy_tasks import OPTIONS, easy_task, same
-from killed_job import Dying
+from easy_tasks import OPTIONS, easy_task, killed, same
 
 from cemlib.attacks.budget import budgeted, late_improvement, strengthened
 from cemlib.attacks.residual import residual
@@ -15,7 +13,6 @@ from cemlib.attacks.task import Task
 from cemlib.config.attacks import Gan, Residual
 from cemlib.evaluation.scores import convergence
 from cemlib.numerics.divergence import DivergedError
-from cemlib.records.checkpoint import Checkpoint
 
 
 def strong_task(place: Path, **options: Any) -> Task:
@@ -63,21 +60,19 @@ def test_every_rate_is_tried_for_a_third_of_the_epochs(tmp_path: Path) -> None:
     assert len({t.checkpoint.folder for t in [task, *trials.tasks]}) == 4
 
 
-def test_a_trial_has_at_least_one_epoch(tmp_path: Path) -> None:
-    trials = Trials({0.1: 3.0, 0.3: 2.0, 0.9: 2.5})
-    strengthened(strong_task(tmp_path, lr=0.3, epochs=2), trials)
+@pytest.mark.parametrize(
+    ("errors", "best"),
+    [((2.0, 2.0, 2.0), 0.3), ((3.0, None, None), 0.1)],
+    ids=["equal", "diverged"],
+)
+def test_of_equal_trials_the_configured_rate_wins_and_one_that_diverges_loses(
+    tmp_path: Path, errors: tuple[float | None, ...], best: float
+) -> None:
+    """A trial has a third of the epochs, but at least one."""
+    trials = Trials(dict(zip((0.1, 0.3, 0.9), errors, strict=True)))
+    chosen = strengthened(strong_task(tmp_path, lr=0.3, epochs=2), trials)
+    assert chosen.options["lr"] == pytest.approx(best)
     assert {t.options["epochs"] for t in trials.tasks} == {1}
-
-
-def test_of_equal_trials_the_configured_rate_wins(tmp_path: Path) -> None:
-    trials = Trials({0.1: 2.0, 0.3: 2.0, 0.9: 2.0})
-    assert strengthened(strong_task(tmp_path, lr=0.3), trials).options["lr"] == 0.3
-
-
-def test_a_trial_that_diverges_loses(tmp_path: Path) -> None:
-    trials = Trials({0.1: 3.0, 0.3: None, 0.9: None})
-    chosen = strengthened(strong_task(tmp_path, lr=0.3), trials)
-    assert chosen.options["lr"] == pytest.approx(0.1)
 
 
 def test_if_all_trials_diverge_so_does_the_attack(tmp_path: Path) -> None:
@@ -100,10 +95,9 @@ def test_an_interrupted_strong_attack_ends_with_the_same_bits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task = strong_task(tmp_path / "alone", std=0.05, epochs=1, width=4)
-    with pytest.raises(KeyboardInterrupt):
-        residual(replace(task, checkpoint=Dying(tmp_path / "killed", interval=0.0)))
+    again = killed(residual, task, tmp_path / "killed")
     assert "trial of lr" in capsys.readouterr().err
-    resumed = residual(replace(task, checkpoint=Checkpoint(tmp_path / "killed")))
+    resumed = residual(again)
     shown = capsys.readouterr().err
     assert "trial of lr" not in shown
     assert "epoch 3/3" in shown

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from easy_tasks import OPTIONS, Small, judge, pairs, same, smooth, task_on
-from killed_job import Dying
+from easy_tasks import OPTIONS, Small, judge, killed, pairs, same, smooth, task_on
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -25,7 +24,6 @@ from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
-from cemlib.records.checkpoint import Checkpoint
 
 STD = 0.02
 DROPOUT = {"noise_std": STD, "rate": 0.3}
@@ -284,10 +282,7 @@ def test_an_interrupted_decoder_ends_with_the_same_bits(
     writes: int,
 ) -> None:
     task, _ = scene(tmp_path / "alone", **options)
-    dying = Dying(tmp_path / "killed", interval=0.0, writes_left=writes)
-    with pytest.raises(KeyboardInterrupt):
-        decoder(replace(task, checkpoint=dying))
-    again = replace(task, checkpoint=Checkpoint(tmp_path / "killed"))
+    again = killed(decoder, task, tmp_path / "killed", writes)
     assert len(again.checkpoint.load()[1]["history"]) == writes
     assert same(decoder(again), decoder(task))
 

@@ -1,14 +1,12 @@
 """The critic, its penalty, and the decoder trained on against it."""
 
 import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from easy_tasks import easy_task, same, share_off, trained_decoder
-from killed_job import Dying
+from easy_tasks import easy_task, killed, same, share_off, trained_decoder
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,7 +15,6 @@ from cemlib.attacks.task import Task
 from cemlib.config.attacks import Gan
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
-from cemlib.records.checkpoint import Checkpoint
 
 SMALL = {"epochs": 6, "batch_size": 32, "critic_steps": 2, "critic_width": 8}
 
@@ -142,9 +139,7 @@ def test_the_answers_stay_near_and_the_critic_tells_them_apart(
 def test_an_interrupted_attack_ends_with_the_same_bits(tmp_path: Path, start: nn.Module) -> None:
     """In an epoch of three batches and with a step of G at every second."""
     task, _ = gan_task(tmp_path / "alone", start, epochs=4)
-    with pytest.raises(KeyboardInterrupt):
-        gan(replace(task, checkpoint=Dying(tmp_path / "killed", interval=0.0, writes_left=1)))
-    again = replace(task, checkpoint=Checkpoint(tmp_path / "killed"))
+    again = killed(gan, task, tmp_path / "killed", writes=1)
     assert again.checkpoint.load() is not None
     assert same(gan(again), gan(task))
 

@@ -33,14 +33,6 @@ def test_a_linear_victim_gives_everything_away(tmp_path: Path) -> None:
     assert torch.allclose(found.state["weights"], inverse, atol=1e-4)
 
 
-def test_answers_are_images(tmp_path: Path) -> None:
-    task, _ = make_task(tmp_path, Mixer(), std=5.0, ridge=1e-9)
-    answers = linear(task).reconstructions
-    assert answers.shape == (50, 1, 8, 16)
-    assert answers.dtype == torch.float32
-    assert 0 <= answers.min() <= answers.max() <= 1
-
-
 def test_behind_a_constant_encoder_nothing_is_left_but_the_mean(tmp_path: Path) -> None:
     task, targets = make_task(tmp_path, Constant(), ridge=1e-3)
     by_linear = (linear(task).reconstructions.double() - targets).square().mean().item()

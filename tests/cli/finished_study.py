@@ -7,17 +7,15 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import short_study
 import yaml
 
 from cemlib.cli import main
 
-RAW: dict[str, Any] = {
-    "experiment": "short",
+RAW: dict[str, Any] = short_study.STUDY | {
     "seeds": [0, 1],
     "reference": "noise",
-    "data": {"source": "digits", "image_size": 16, "train_limit": 200, "test_limit": 60},
-    "model": {"name": "small", "cut": 4},
-    "train": {"epochs": 2, "batch_size": 32, "milestones": [1]},
+    "data": short_study.STUDY["data"] | {"train_limit": 200, "test_limit": 60},
     "defences": {"noise": {}, "strong": {"noise_std": 0.5}},
     "attacks": {"linear": {}, "mean_image": {}},
 }

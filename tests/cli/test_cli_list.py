@@ -93,14 +93,6 @@ def test_a_record_without_accuracy_does_not_hide_the_other_runs(spoilt: Finished
     assert len(rows) == 5
 
 
-def test_a_diverged_run_is_told_with_its_reason(spoilt: Finished) -> None:
-    spoilt.configure(train={"epochs": 2, "batch_size": 32, "milestones": [1], "lr": 1e30})
-    spoilt.says("train", "--defence", "noise", "--seed", "0", code=3)
-    _, row, *_ = listed(spoilt)
-    assert row[:2] == ["noise/seed0", "failed"]
-    assert "epoch 1" in " ".join(row)
-
-
 def test_a_reader_who_left_causes_no_traceback() -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -71,16 +71,6 @@ def test_the_server_sees_features_dropped() -> None:
     assert top1_of(victim(0.0, "dropout", border=0.24, rate=0.6)) == close(expected)
 
 
-def test_the_loss_is_the_cross_entropy_of_the_released_features() -> None:
-    images, labels = images_of_two_kinds()
-    score = (images[:, 0, 0, 0].double() / 255 - 0.5).numpy()
-    margin = score * (2 * labels.numpy() - 1)
-    expected = float(torch.from_numpy(margin).mul(-2).exp().log1p().mean())
-    assert victim(0.0).score(images, labels, generator(0, "noise"))["loss"] == pytest.approx(
-        expected, rel=1e-5
-    )
-
-
 def test_a_coding_is_undone_if_its_output_gets_nothing_but_noise() -> None:
     client = nn.Sequential(FirstPixels(), SparseCoding(32), nn.Sigmoid())
     model = SplitModel(client, Threshold(0.5), (8, 2, 2))

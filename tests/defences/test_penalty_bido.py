@@ -46,15 +46,6 @@ def test_the_penalty_is_dependence_on_images_less_that_on_labels() -> None:
     assert pull
 
 
-def test_a_kernel_is_aligned_with_itself_only() -> None:
-    k = gaussian_kernel(samples(5, 0))
-    assert alignment(k, 2 * k + 1).item() == pytest.approx(1)
-    # Two independent bits: the centred kernels of their labels are orthogonal.
-    first, second = torch.tensor([0.0, 0, 1, 1]), torch.tensor([0.0, 1, 0, 1])
-    kernels = (gaussian_kernel(bit[:, None]) for bit in (first, second))
-    assert alignment(*kernels).item() == pytest.approx(0, abs=1e-6)
-
-
 @pytest.mark.parametrize("level", [0.0, 0.3])
 def test_constant_features_have_no_dependence_and_no_pull(level: float) -> None:
     z = torch.full((len(LABELS), 4), level, requires_grad=True)

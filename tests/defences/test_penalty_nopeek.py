@@ -37,19 +37,18 @@ def gradient(x: Tensor, y: Tensor) -> Tensor:
 SIZES = [(2, 3, 2), (5, 1, 1), (20, 4, 7), (48, 200, 32)]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "spread", "error"),
+    [(torch.float64, 1.0, 1e-12), *((torch.float32, spread, 1e-5) for spread in (1.0, 1e-3, 1e-6))],
+)
 @pytest.mark.parametrize(("n", "dim", "width"), SIZES)
-def test_in_double_precision(n: int, dim: int, width: int) -> None:
-    x, y = pairs(n, dim, width)
-    assert float(distance_correlation(x, y)) == pytest.approx(plain(x, y), rel=1e-12)
-
-
-@pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-6])
-@pytest.mark.parametrize(("n", "dim", "width"), SIZES)
-def test_single_precision_is_right_to_1e_5(n: int, dim: int, width: int, spread: float) -> None:
+def test_the_correlation_in_both_precisions(
+    n: int, dim: int, width: int, dtype: torch.dtype, spread: float, error: float
+) -> None:
     """Also where the features have contracted around a point far from 0."""
     x, y = pairs(n, dim, width)
-    x, y = x.float(), (0.5 + spread * y).float()
-    assert float(distance_correlation(x, y)) == pytest.approx(plain(x, y), rel=1e-5)
+    x, y = x.to(dtype), (0.5 + spread * y).to(dtype)
+    assert float(distance_correlation(x, y)) == pytest.approx(plain(x, y), rel=error)
 
 
 def test_gradients_in_single_precision() -> None:

@@ -9,11 +9,10 @@ import yaml
 from hypothesis import strategies as st
 
 REPOSITORY = Path(__file__).parents[2]
-FILES = {p: p.read_text(encoding="utf-8") for p in sorted((REPOSITORY / "config").glob("*.yaml"))}
+FILES = sorted((REPOSITORY / "config").glob("*.yaml"))
 # Of split inference, as they stand: other systems have other schemas, and some files extend others.
-STUDIES = [p for p, text in FILES.items() if not {"system", "extends"} & {*yaml.safe_load(text)}]
-TEXTS = [FILES[path] for path in STUDIES]
-VALUES: list[dict[str, Any]] = [yaml.safe_load(text) for text in TEXTS]
+WHOLE: list[dict[str, Any]] = [yaml.safe_load(path.read_text("utf-8")) for path in FILES]
+VALUES = [raw for raw in WHOLE if not {"system", "extends"} & {*raw}]
 
 Place = tuple[Any, Any]  # a mapping or list, and a key or index of it
 

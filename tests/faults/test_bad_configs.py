@@ -1,7 +1,6 @@
 """Configurations that went wrong: usable, or refused in lines that name the file or the key."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from deadlines import watchdog
 from hypothesis import HealthCheck, given, settings
-from mutated_configs import STUDIES, TEXTS, values
+from mutated_configs import values
 
 from cemlib.cli import main
 from cemlib.config import ConfigError, Study, load, parse
@@ -96,27 +95,6 @@ def test_values_are_judged_alike_in_a_json_file(tmp_path: Path, count: int) -> N
     became = explore(values(), count, check)
     assert became["accepted"] > count / 50
     assert became["refused"] > count / 2
-
-
-@pytest.mark.parametrize("text", TEXTS, ids=[path.stem for path in STUDIES])
-def test_every_line_given_twice_is_found(text: str, tmp_path: Path) -> None:
-    """Each key of the top level with its section, once more at the end of the file."""
-    lines = text.splitlines(keepends=True)
-    starts = [n for n, line in enumerate(lines) if line[0].isalpha()]
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        path = tmp_path / "s.yaml"
-        path.write_text("".join([*lines, "\n", *_unanchored(lines[start:end])]))
-        with pytest.raises(ConfigError) as caught:
-            load(path)
-        key = lines[start].split(":")[0]
-        assert str(caught.value) == (
-            f"{path}: line {len(lines) + 2}: key {key!r} is given twice, first on line {start + 1};"
-            " keep one"
-        )
-
-
-def _unanchored(lines: list[str]) -> list[str]:
-    return [re.sub(r"&\w+", "", line) for line in lines]
 
 
 FAULTY: dict[str, tuple[str, list[str]]] = {

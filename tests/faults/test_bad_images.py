@@ -125,7 +125,6 @@ def test_a_broken_folder_is_used_whole_or_refused_by_name(tmp_path: Path, seeds:
             error.add_note(f"seed {seed}: {names}")
             raise
         shutil.rmtree(place)
-    assert became.total() == len(seeds)
     assert min(became["used"], became["refused"]) > len(seeds) / 10
     assert len(seeds) < MANY or set(met) == set(DAMAGES)
 

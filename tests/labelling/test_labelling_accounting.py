@@ -16,6 +16,7 @@ from cemlib.labelling.accounting import (
     gaussian_sigma,
     privacy_rows,
     stated,
+    strong_composition,
 )
 from cemlib.labelling.protocol import Setting, aggregate
 
@@ -73,6 +74,7 @@ def test_noise_that_hardly_hides_has_an_account_all_the_same(epsilon: float) -> 
     assert epsilon < found["epsilon_total_exact"] < math.inf
     published = tiny().queries * epsilon * math.expm1(epsilon)  # the larger of its two terms
     assert found["epsilon_total_published"] >= published
+    assert strong_composition(800.0, 200, 1e-5) == math.inf
 
 
 def test_a_participant_knows_its_own_noise() -> None:

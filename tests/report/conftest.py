@@ -23,9 +23,3 @@ def full_study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 def paged(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """The study of the results page, for reading only."""
     return page_study(tmp_path_factory.mktemp("results") / "synthetic")
-
-
-@pytest.fixture
-def brief_study(study: Study) -> Study:
-    """Two defences, two seeds, one knowledge: a test may damage it."""
-    return fill(study, defences=("none", "clustering"), knowledges=("train_data",), seeds=2)

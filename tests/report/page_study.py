@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import short_study
 from PIL import Image
 from synthetic_study import Study, fill
 
@@ -38,14 +39,11 @@ def page_study(root: Path) -> Study:
 def settings() -> dict[str, Any]:
     """Of the study, as its configuration gives them."""
     study = parse(
-        {
+        short_study.STUDY
+        | {
             "experiment": "synthetic",
             "seeds": [0, 1],
-            "data": {"source": "digits", "image_size": 16},
-            "model": {"name": "small", "cut": 3},
-            "train": {"epochs": 30},
             "defences": {"none": {"noise_std": 0.0}, "noise": {}, "clustering": {}},
-            "attacks": {"decoder": {}, "linear": {}, "mean_image": {}},
             "reference": "noise",
         }
     )

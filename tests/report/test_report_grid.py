@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 from reading_figures import texts
-from synthetic_study import DEFENCES, Study, strip
+from synthetic_study import DEFENCES, Study, fill, strip
 
 from cemlib.records.files import FileError
 from cemlib.report.frontier import Sweeps
@@ -100,12 +100,13 @@ def test_a_grid_without_a_result_says_so(study: Study) -> None:
     [(True, "shows other originals"), (False, "cannot be read as a picture")],
 )
 def test_strips_of_other_images_and_missing_ones_are_named(
-    brief_study: Study, other: bool, message: str
+    study: Study, other: bool, message: str
 ) -> None:
-    path = brief_study.root / "runs/clustering/seed0/attacks/decoder-train_data/reconstructions.png"
+    fill(study, defences=("none", "clustering"), knowledges=("train_data",), seeds=2)
+    path = study.root / "runs/clustering/seed0/attacks/decoder-train_data/reconstructions.png"
     pixels = 255 - np.asarray(Image.open(path))
     path.unlink()
     if other:
         Image.fromarray(pixels).save(path)
     with pytest.raises(FileError, match=rf"clustering.*reconstructions\.png: .*{message}"):
-        grid(brief_study)
+        grid(study)

@@ -66,22 +66,6 @@ def test_the_summary_has_a_worst_case_for_each_number_of_releases(study: Study) 
     ]
 
 
-def test_the_summary_counts_what_had_not_converged_and_averages_identification(
-    study: Study,
-) -> None:
-    shares = (0.5, 0.7, 0.9)
-    for seed, converged in enumerate((False, True, False)):
-        changes = {"converged": converged, "recon_top1": shares[seed]}
-        study.add_attack("noise", seed, mse=0.01, **changes)
-        study.add_attack("noise", seed, "linear", "train_data", mse=0.02)
-    rows = summary(study).set_index("attack")
-    assert rows["n_unconverged"].to_dict() == {"decoder": 2, "linear": 0, "worst_case": 2}
-    low, high = stats.t.interval(0.95, 2, 0.7, stats.sem(shares))
-    found = rows.loc["decoder", ["recon_top1_mean", "recon_top1_ci_low", "recon_top1_ci_high"]]
-    assert found.tolist() == pytest.approx([0.7, low, high])
-    assert rows.loc["worst_case", "recon_top1_mean"] == pytest.approx(0.7)
-
-
 def test_comparisons_are_of_one_release(study: Study) -> None:
     several_releases(study)
     table = comparisons_table(*study.frames(), ORDER, "noise")

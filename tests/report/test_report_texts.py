@@ -37,14 +37,15 @@ def three_seeds(study: Study, defence: str) -> None:
     """MSE .0010 .0012 .0014: mean .0012, half width 4.302653 * .0002 / sqrt(3) = .000497."""
     for seed, error in enumerate((0.0010, 0.0012, 0.0014)):
         study.add_run(defence, seed, top1=0.98 + seed / 100, leakage_nats=None)
-        study.add_attack(defence, seed, mse=error, psnr=29.0, ssim=0.5)
+        share = 0.2 + seed / 10  # half width 4.302653 * .1 / sqrt(3)
+        study.add_attack(defence, seed, mse=error, psnr=29.0, ssim=0.5, recon_top1=share)
 
 
 def test_a_row_holds_means_with_half_widths(study: Study) -> None:
     three_seeds(study, "none")
     text, tex = rendered(study)
     expected = ["99.00 ± 2.48", "∞", "0.00120 ± 0.00050", "0.500 ± 0.000"]
-    identified = "30.00 ± 0.00"
+    identified = "30.00 ± 24.84"
     assert cells(text, "none", "|") == ["none", *expected, "29.00 ± 0.00", identified, "decoder"]
     spread = re.compile(r" ± (\S+)")
     shown = [*expected, identified]

@@ -80,16 +80,22 @@ def test_the_worst_case_is_marked_where_an_attack_that_it_quotes_is(
     A closed form may be the strongest because the attack that learns has not learned enough.
     """
     best = None if strongest == "linear" else True
-    for attack, mse, share, converged in ((strongest, 0.01, 0.5, best), ("gan", 0.02, 0.8, False)):
-        scores = {"mse": mse, "recon_top1": share, "converged": converged}
-        study.add_attack("noise", 0, attack, "train_data", **scores)
+    for seed, done in enumerate((False, False, True)):
+        for attack, mse, share, converged in (
+            (strongest, 0.01, 0.5, best),
+            ("gan", 0.02, 0.8, done),
+        ):
+            scores = {"mse": mse, "recon_top1": share, "converged": converged}
+            study.add_attack("noise", seed, attack, "train_data", **scores)
     runs, attacks = study.frames()
     found, late = worst_case(attacks), strongest == "linear"
-    assert [bool(unconverged(found, score).item()) for score in PRIVACY] == [late] * 3 + [True]
+    late_seeds = [unconverged(found, score).tolist() for score in PRIVACY]
+    assert late_seeds == [[late, late, False]] * 3 + [[True, True, False]]
     rows = summary_table(runs, attacks, ["noise"]).set_index("attack")
     counts = rows[["n_unconverged", "n_unconverged_recon"]]
-    assert counts.loc["worst_case"].tolist() == [int(late), 1]
-    assert counts.loc["gan"].tolist() == [1, 1]
+    assert counts.loc["worst_case"].tolist() == [2 * late, 2]
+    assert counts.loc["gan"].tolist() == [2, 2]
+    assert counts.loc[strongest].tolist() == [0, 0]
     assert not unconverged(runs, "top1").any()
 
 

@@ -228,7 +228,6 @@ def test_the_slots_noise_is_of_their_own_generator(name):
 @pytest.mark.parametrize(
     ("name", "option", "value"),
     [
-        ("gated", "gate", "best"),
         ("gated", "scale", 0.0),
         ("slot", "heads", 3),
         ("parallel", "heads", 3),

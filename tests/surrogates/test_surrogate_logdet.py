@@ -28,19 +28,6 @@ def test_first_batch_has_value_and_gradient_of_the_closed_form(name, shrinkage, 
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9, None])
-def test_running_moments_are_those_of_all_samples_by_weight(momentum):
-    surrogate, reference = pair(momentum=momentum)
-    for z, y in batches():
-        surrogate(z, y)
-        reference.see(z, y)
-        means, covariances = zip(*(reference.moments(c) for c in range(5)), strict=True)
-        assert_near(surrogate.means, torch.stack(means), 1e-12)
-        assert_near(surrogate.covariances, torch.stack(covariances), 1e-12)
-        samples = [reference.samples(c) if len(reference.rows[c]) else 0 for c in range(5)]
-        assert surrogate.samples.tolist() == pytest.approx(samples)
-
-
-@pytest.mark.parametrize("momentum", [0.9, None])
 @pytest.mark.parametrize("refresh", [1, 3, 100])
 @pytest.mark.parametrize("shrinkage", [0.0, 0.2])
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float64, 1e-10), (torch.float32, 1e-6)])

@@ -133,29 +133,17 @@ def test_a_new_metric_acts_from_the_next_factorisation_on(name):
         assert_step(surrogate, reference, z, y, 1e-9)
 
 
-def along_axes() -> tuple[Tensor, Tensor]:
-    """Two samples per axis, far from the mean in proportion to the axis's number, of one class."""
-    reach = torch.diag(0.1 * torch.arange(1, DIM + 1)).double()
-    return torch.cat([reach, -reach]), torch.zeros(2 * DIM, dtype=torch.long)
-
-
-def test_only_what_the_server_does_not_use_is_pulled_where_it_uses_much():
-    """One axis with all sensitivity, F = D there: its share of the pull is kappa / (D + kappa)."""
-    f, share = torch.zeros(DIM, DIM), torch.ones(DIM, dtype=torch.float64)
-    f[2, 2], share[2] = 1.0, 0.1 / (DIM + 0.1)
-    surrogate, plain = built("task_aware", 1, DIM, kappa=0.1), built("logdet", 1, DIM)
-    surrogate.learn(f)
-    z, y = along_axes()
-    assert_near(answer(surrogate, z, y)[1], share * answer(plain, z, y)[1], 1e-10)
-
-
 def test_what_shows_nothing_is_not_pulled():
-    """Pixels that follow two of six features: the other four keep their spread, whatever it is."""
+    """Pixels that follow two of six features: the other four keep their spread, whatever it is.
+
+    Two samples of one class per axis, far from the mean in proportion to the axis's number.
+    """
     g = torch.zeros(DIM, DIM)
     g[1, 1], g[4, 4] = 3.0, 1.0
     surrogate = built("image_aware", 1, DIM, share=1.0)
     surrogate.learn(g)
-    z, y = along_axes()
+    reach = torch.diag(0.1 * torch.arange(1, DIM + 1)).double()
+    z, y = torch.cat([reach, -reach]), torch.zeros(2 * DIM, dtype=torch.long)
     gradient = answer(surrogate, z, y)[1]
     assert (gradient[:, [0, 2, 3, 5]] == 0).all()
     # Per distance from the mean, as strong as the squared change of the pixels.

@@ -14,6 +14,7 @@ from cemlib.records.checkpoint import Checkpoint
 class Dying(Checkpoint):
     """A checkpoint whose job is interrupted after some of its writes."""
 
+    interval: float = 0.0
     writes_left: int = 2
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:

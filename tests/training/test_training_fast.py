@@ -24,7 +24,7 @@ def weights(subject: Trainer) -> Tensor:
 
 @pytest.mark.parametrize("defence", ["noise", "clustering", "nopeek", "everything"])
 def test_a_step_in_half_precision_is_the_step(tmp_path: Path, defence: str) -> None:
-    """Products rounded to 8 bits: an update of all weights is off by a few per cent."""
+    """Products rounded to 8 bits change an update by a few per cent; what is kept is not."""
     plain, fast = (trainer(tmp_path, defence, batch_size=480, precision=p) for p in PRECISIONS)
     start = weights(plain)
     assert torch.equal(start, weights(fast))
@@ -32,6 +32,9 @@ def test_a_step_in_half_precision_is_the_step(tmp_path: Path, defence: str) -> N
     off, moved = weights(fast) - weights(plain), weights(plain) - start
     assert 0 < off.norm() < 0.05 * moved.norm()
     assert rows[1]["train_ce"] == pytest.approx(rows[0]["train_ce"], rel=0.01)
+    kept = [module.state_dict() for module in fast.defended.modules.values()]
+    assert torch.bfloat16 not in {tensor.dtype for state in kept for tensor in state.values()}
+    assert {t.dtype for t in fast.step.optimiser.state_dict().values()} == {torch.float32}
 
 
 def test_a_training_in_half_precision_ends_as_well(tmp_path: Path) -> None:
@@ -43,16 +46,6 @@ def test_a_training_in_half_precision_ends_as_well(tmp_path: Path) -> None:
     assert rows[1]["val_top1"] == rows[0]["val_top1"] == 1
 
 
-def test_weights_and_statistics_stay_in_single_precision(tmp_path: Path) -> None:
-    fast = trainer(tmp_path, "clustering", precision="bfloat16")
-    fast.epoch(1)
-    kept = {
-        t.dtype for module in fast.defended.modules.values() for t in module.state_dict().values()
-    }
-    assert torch.bfloat16 not in kept
-    assert {t.dtype for t in fast.step.optimiser.state_dict().values()} == {torch.float32}
-
-
 def test_auto_is_what_the_processor_multiplies() -> None:
     """By the flags that the kernel lists, where it does."""
     listed = Path("/proc/cpuinfo")
@@ -61,4 +54,4 @@ def test_auto_is_what_the_processor_multiplies() -> None:
     flags = next(line for line in listed.read_text().splitlines() if line.startswith("flags"))
     fast = bool({"avx512_bf16", "amx_bf16"} & set(flags.split()))
     assert resolve("auto", CPU) == ("bfloat16" if fast else "float32")
-    assert {resolve(kind, CPU) for kind in ("float32", "bfloat16")} == {"float32", "bfloat16"}
+    assert [resolve(kind, CPU) for kind in PRECISIONS] == list(PRECISIONS)

@@ -151,13 +151,6 @@ def test_every_acting_epoch_begins_with_a_lesson(
     assert not torch.equal(lessons[0], lessons[1])
 
 
-def test_who_does_not_ask_is_not_taught(tmp_path: Path) -> None:
-    subject, lessons = taught(tmp_path, surrogate="logdet")
-    for number in (1, 2, 3):
-        subject.epoch(number)
-    assert lessons == []
-
-
 def test_a_spoilt_network_ends_the_run_as_a_diverged_one(tmp_path: Path) -> None:
     subject, lessons = taught(tmp_path)
     next(iter(subject.deployed.model.head.parameters())).data.fill_(torch.nan)

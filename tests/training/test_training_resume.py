@@ -3,6 +3,7 @@
 In `faults/test_kills.py` processes are killed.
 """
 
+import random
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from damaging import flipped
 from killed_job import Dying, first_shown
+from killing import only_checkpoint
 from result_files import bits
 from tiny_study import tiny_plan, trained
 
@@ -21,15 +24,17 @@ from cemlib.training.job import checkpoint_place, run
 
 
 @pytest.mark.parametrize(
-    ("defence", "select", "died_after"),
+    ("defence", "select", "died_after", "damaged"),
     [
         # Before the surrogate's own parameters join the optimiser, and after.
-        ("gated", "last", 5),
-        ("gated", "best_val", 6),
-        ("gmm", "last", 3),
-        ("task_aware", "last", 3),
+        ("gated", "last", 5, False),
+        ("gated", "best_val", 6, False),
+        ("gmm", "last", 3, False),
+        ("task_aware", "last", 3, False),
         # After the pruning: the smaller client, its optimiser and ARL's own come back.
-        ("everything", "best_val", 4),
+        ("everything", "best_val", 4, False),
+        # A damaged checkpoint is ignored, and the job starts from the beginning.
+        ("clustering", "best_val", 4, True),
     ],
 )
 def test_an_interrupted_training_ends_with_the_same_bits(
@@ -39,21 +44,27 @@ def test_an_interrupted_training_ends_with_the_same_bits(
     defence: str,
     select: str,
     died_after: int,
+    damaged: bool,
 ) -> None:
     settings: dict[str, Any] = {"epochs": 9, "select": select}
     alone = trained(tmp_path / "alone", defence, **settings)
     plan = tiny_plan(tmp_path / "died", **settings)
     died, job = plan.layout.run(defence, 0), train_job(plan, defence, 0)
-    dying = partial(Dying, interval=0.0, writes_left=died_after)
+    dying = partial(Dying, writes_left=died_after)
     with monkeypatch.context() as patch:
         patch.setattr("cemlib.training.job.Checkpoint", dying)
         with pytest.raises(KeyboardInterrupt):
             run(job)
     assert not died.metrics.exists()
     assert len(read_jsonl(died.history)) == died_after
+    checkpoint = only_checkpoint(tmp_path / "died")
+    if damaged:
+        checkpoint.path.write_bytes(flipped(checkpoint.path.read_bytes(), random.Random(1)))
     capsys.readouterr()
     run(job)
-    assert first_shown(capsys.readouterr().err) == died_after + 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"{checkpoint.path}: damaged") is damaged
+    assert first_shown(said) == (1 if damaged else died_after + 1)
     assert bits(died.root) == bits(alone.root)
     assert not list((tmp_path / "died/.checkpoints").iterdir())
 

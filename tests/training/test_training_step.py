@@ -29,19 +29,6 @@ def test_the_rate_falls_after_each_published_milestone(done: float) -> None:
     assert {learning_rate(constant, epoch, done) for epoch in range(1, 300)} == {0.1}
 
 
-@pytest.mark.parametrize(
-    ("epoch", "done", "rate"),
-    [
-        *((1, 0.0, 0.0), (1, 0.5, 0.25), (2, 0.0, 0.5), (2, 0.5, 0.75), (3, 0.0, 1.0)),
-        # (1 + cos(pi / 3)) / 2, then half way down, then (1 + cos(2 pi / 3)) / 2
-        *((3, 2 / 3, 0.75), (4, 0.0, 0.5), (4, 1 / 3, 0.25), (4, 1.0, 0.0)),
-    ],
-)
-def test_the_rate_follows_one_cycle_over_all_epochs(epoch: int, done: float, rate: float) -> None:
-    settings = TrainConfig(epochs=4, lr=0.2, schedule="one_cycle", warm_up=0.5, milestones=(1,))
-    assert learning_rate(settings, epoch, done) == pytest.approx(0.2 * rate, abs=1e-15)
-
-
 def test_strength_for_lambda_16_is_the_published_one() -> None:
     published = [0.32, 1.6, 8, 16, 16]
     assert [strength(16, rate) for rate in RATES] == pytest.approx(published, rel=1e-12)
@@ -94,7 +81,7 @@ def by_hand(other: Trainer, number: int, sgd: torch.optim.SGD, rates: list[float
 
 # `gated` acts in the sixth epoch. Of eight, with a warm-up of a half, one cycle has its batches at
 # 5/8 and 11/16 of all steps: (1 + cos(pi / 4)) / 2 and (1 + cos(3 pi / 8)) / 2 of the highest rate.
-CYCLE = {"schedule": "one_cycle", "epochs": 8, "warm_up": 0.5, "batch_size": 48}
+CYCLE = {"schedule": "one_cycle", "epochs": 8, "warm_up": 0.5, "batch_size": 48, "milestones": (1,)}
 CYCLED = {6: [0.025 * (1 + 0.5**0.5), 0.025 * (1 + 0.3826834)]}
 
 

@@ -51,7 +51,6 @@ RAW: dict[str, Any] = {
         },
         "unscaled": {"surrogate": {"name": "clustering", "lr_scaling": False}},
         "often": {"surrogate": {"name": "logdet", "refresh": 2}},
-        "rarely": {"surrogate": {"name": "clustering", "refit": 2}},
         "full": {"surrogate": {"name": "gmm", "covariance": "full"}},
         "private": {"noise_std": 0.0, "channel": {"name": "local_dp"}, "surrogate": "logdet"},
         **{f"by_{name}": {"channel": {"name": name}} for name in CHANNELS},

@@ -1,7 +1,6 @@
 """Which jobs are planned: of a study as Snakemake reads it, and what a change concerns."""
 
 import os
-import shutil
 from typing import Any
 
 import pytest
@@ -100,12 +99,3 @@ def test_without_configfile_the_embedded_default_is_planned(fresh: Checkout) -> 
     assert len(own) == len(jobs(planned)) + 1  # track
     assert {"federated_report", "pctc_report"} <= plan.rules
     assert len(plan.of("pctc_repeat")) == 10
-
-
-def test_what_is_published_of_every_system_can_be_made_again(fresh: Checkout) -> None:
-    """One of each; `test_config_studies` reads them all."""
-    names = ("digits", "pctc_digits", "federated_mixing")
-    for name in names:
-        place = f"results/published/{name}"
-        shutil.copytree(REPOSITORY / place, fresh.root / place)
-    assert {f"published_{name}_compare" for name in names} <= fresh.plan("published").rules

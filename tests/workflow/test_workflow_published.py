@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from checkout import Checkout, tiny
+from checkout import REPOSITORY, Checkout, tiny
 
 
 def publish(checkout: Checkout, name: str, config: str) -> None:
@@ -18,7 +18,14 @@ def publish(checkout: Checkout, name: str, config: str) -> None:
 
 
 def test_tables_are_made_again_and_their_differences_told(finished: Checkout) -> None:
-    """One is whole, one needs every job; of one the images are not there, of one the file."""
+    """One is whole, one needs every job; of one the images are not there, of one the file.
+
+    Beside them one published study of each system (`test_config_studies` reads them all).
+    """
+    others = ("digits", "pctc_digits", "federated_mixing")
+    for name in others:
+        place = f"results/published/{name}"
+        shutil.copytree(REPOSITORY / place, finished.root / place)
     publish(finished, "tiny", "study.yaml")
     publish(finished, "more", "more.yaml")
     publish(finished, "away", "away.yaml")
@@ -33,9 +40,9 @@ def test_tables_are_made_again_and_their_differences_told(finished: Checkout) ->
         table.to_csv(finished.root / f"results/published/tiny/{name}.csv", index=False)
     plan = finished.plan("published")
     assert len(plan.runs("published_more_train")) == len(tiny()["defences"])
-    assert {rule for rule in plan.rules if not rule.startswith("published_more_")} == {
-        "published_tiny_compare"
-    }
+    compared = {rule for rule in plan.rules if rule.endswith("_compare")}
+    assert compared == {f"published_{name}_compare" for name in ("tiny", "more", *others)}
+    assert {rule for rule in plan.rules if "_tiny_" in rule} == {"published_tiny_compare"}
     assert "not published again: away: nowhere: no such folder" in plan.output
     assert "not published again: gone: gone.yaml: no such configuration file" in plan.output
     outcome = finished.snakemake("results/tiny/published.txt")

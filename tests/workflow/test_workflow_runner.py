@@ -65,14 +65,6 @@ def copied(other: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return copy
 
 
-def test_failures_are_named_when_nothing_is_left_to_do(copied: Checkout) -> None:
-    code, out, errors = run(copied)
-    summary, last = out.splitlines()[-2:]
-    assert (code, errors) == (3, "")
-    assert "0 jobs run" in summary
-    assert last.startswith("failed: wild seed0: ")
-
-
 def files(checkout: Checkout) -> set[str]:
     found = checkout.listing(checkout.results)
     alone = ("benchmarks/", "tracked/", "logs/track.log")
