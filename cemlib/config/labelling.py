@@ -100,7 +100,7 @@ class CostConfig(Section):
 
 
 class LabellingStudy(AnyStudy):
-    """Set up participants who label images for each other, with several numbers of own images."""
+    """Participants label images for each other; each number of own images is an experiment."""
 
     system: Literal["pctc"]
     repeats: int = Field(10, ge=1, description="independent draws of sets, weights and noise")
