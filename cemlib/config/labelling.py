@@ -100,7 +100,7 @@ class CostConfig(Section):
 
 
 class LabellingStudy(AnyStudy):
-    """Participants label images for each other, for several numbers of own labelled images."""
+    """Label images collaboratively, with several numbers of labelled images per participant."""
 
     system: Literal["pctc"]
     repeats: int = Field(10, ge=1, description="independent draws of sets, weights and noise")

@@ -83,7 +83,7 @@ def snakemake(place: Checkout, study: str, cores: int) -> "subprocess.Popen[str]
 def test_a_second_snakemake_is_told_of_the_first_and_harms_nothing(
     base: Checkout, fresh: Checkout
 ) -> None:
-    """Nor do more cores than there are."""
+    """The first may run more jobs than there are cores, which changes no bit either."""
     first = snakemake(fresh, "study.yaml", 8)
     wait_for_line(first, "rule prepare")
     code, said = ended(snakemake(fresh, "study.yaml", 1))

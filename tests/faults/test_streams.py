@@ -105,7 +105,7 @@ def seeds_used(calls: list[tuple[int, str, int, str, int]], of_data: bool) -> se
 
 
 def test_every_seed_comes_from_the_one_of_the_run(plain: dict[str, Any]) -> None:
-    """Those of the data's splits do not: every run has the same data."""
+    """Except those of the splits: every run has the same data."""
     assert seeds_used(plain["calls"], of_data=True) == {0}  # data.split_seed
     used = seeds_used(plain["calls"], of_data=False)
     assert used - seeds_of_attacks(1) == {1, JUDGE_SEED}
