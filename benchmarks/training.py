@@ -84,7 +84,7 @@ def several(scale: Scale, operations: float) -> Row:
 
 
 def warm_pass(scale: Scale, defence: str) -> Call:
-    """Return a pass over the steps of a training that has a whole epoch behind it."""
+    """Return a pass over the training steps of an epoch, after a whole epoch as warm-up."""
     warm = trainer(scale, defence)
     warm.epoch(EPOCH)
     return lambda: warm.pass_over(EPOCH)
@@ -119,7 +119,7 @@ def _data(scale: Scale) -> Prepared:
 
 
 class _Process:
-    """The state of one of the processes side by side."""
+    """The state of one of the processes that run side by side."""
 
     together: ClassVar[Barrier]
 

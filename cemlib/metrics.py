@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from cemlib.numerics.leakage import leakage_bound, leakage_estimate
 
@@ -147,16 +148,10 @@ def _windows(size: int, border: int, device: torch.device) -> Tensor:
     channel than a library convolution. The result is cached, because a training step must not wait
     for a copy to the device.
     """
-    half = WINDOW // 2
-    centres = torch.arange(half - border, size + border - half, dtype=torch.float64)
-    distance = torch.arange(size, dtype=torch.float64) - centres[:, None]
-    weights = _gaussian(distance).masked_fill(distance.abs() > half, 0)
-    window = _gaussian(torch.arange(-half, half + 1, dtype=torch.float64))
-    return (weights / window.sum()).to(device)
-
-
-def _gaussian(distance: Tensor) -> Tensor:
-    return (-0.5 * (distance / _SIGMA).square()).exp()
+    distance = torch.arange(WINDOW, dtype=torch.float64) - WINDOW // 2
+    window = (-0.5 * (distance / _SIGMA).square()).exp()
+    pixels = F.pad(torch.eye(size, dtype=torch.float64), (0, 0, border, border))
+    return (pixels.unfold(0, WINDOW, 1) @ (window / window.sum())).to(device)
 
 
 def _similarity(x: Tensor, y: Tensor, xx: Tensor, yy: Tensor, xy: Tensor) -> Tensor:

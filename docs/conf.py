@@ -68,7 +68,7 @@ def take_in(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def _lead(link: re.Match[str], here: Path, there: Path) -> str:
-    """Return a link of a file in one folder as that of a page in another; name a folder only."""
+    """Return a link with its path relative to the page, or its label if it leads to a folder."""
     target = Path(os.path.normpath(here / link["path"]))
     if target.is_dir():
         return link["label"][1:-1]

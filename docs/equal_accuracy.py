@@ -1,7 +1,7 @@
 """Tables of published studies at equal accuracy, in Markdown."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from cemlib.report.claims import is_shown
 from cemlib.report.frontier import Sweeps, sweep_points
 from cemlib.report.publish import published_study
 from cemlib.report.tables import read_runs, records
-from cemlib.report.writer import Row, markdown_table
+from cemlib.report.writer import Row, Table, markdown_table
 
 _FROZEN = ("model", "train", "attacks", "threads")  # the same in all studies of a table
 
@@ -54,19 +54,13 @@ def differences(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
         [f"`{family}`", *(wide[(*place, family)] for place in places)]
         for family in rows["family"].unique()
     ]
-    lines = [["family", *heads], ["---", *("---:" for _ in heads)], *body]
-    return lined(lines)
-
-
-def lined(lines: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells as a block of Markdown."""
-    return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
+    return f"\n{markdown_table(Table('', ['family', *heads], body))}\n\n"
 
 
 def _relative(row: Row, first: float) -> str:
     if not math.isfinite(row["difference"]):
         return "-"
-    # The difference is on shared seeds: the first family's mean, if the other one has more.
+    # The difference is over shared seeds. If the family has others, divide by the first's mean.
     base = row["mse_mean"] - row["difference"] if row["n_seeds"] == row["n_pairs"] else first
     text = f"{100 * row['difference'] / base:+z.0f} %"
     text = marked(text, row["unconverged"] != "")

@@ -38,14 +38,7 @@ from cemlib.report.publish import ORIGIN
 from cemlib.report.style import readable
 from cemlib.report.texts import STRONGEST, paper_document
 from cemlib.report.writer import markdown_table
-from docs.equal_accuracy import (
-    all_but,
-    at_accuracy,
-    check_known,
-    differences,
-    lined,
-    published_runs,
-)
+from docs.equal_accuracy import all_but, at_accuracy, check_known, differences, published_runs
 
 PAGES = (
     "README.md",
@@ -171,7 +164,7 @@ def origins(root: Path) -> str:
                 ", ".join(f"`{commit[:7]}`" for commit in made["commits"]),
             ]
         )
-    return lined(lines)
+    return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
 
 
 @cache

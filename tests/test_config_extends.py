@@ -129,6 +129,9 @@ def test_values_are_set_from_the_command_line_as_a_file_would(tmp_path: Path) ->
         ConfigError, match=r"base\.yaml: train\.lrr: unknown key; did you mean 'lr'"
     ):
         load(path, ["train.lrr=1"])
+    path.write_text("- experiment: x")
+    with pytest.raises(ConfigError, match=r"base\.yaml: expected a mapping of keys, found list"):
+        load(path, ["experiment=x"])
 
 
 @pytest.mark.parametrize(

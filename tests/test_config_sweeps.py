@@ -1,6 +1,7 @@
 """Sweeps: the defences that they become, what they refuse, and what they leave as it is."""
 
 import copy
+import math
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,12 @@ def test_what_over_names_goes_to_its_place() -> None:
         (GATED | {"over": {"lamda": [1]}}, ["sweeps.x.over.lamda: ", "did you mean 'lambda'"]),
         (GATED | {"over": {"lambda": [-1]}}, ["sweeps.x.over.lambda: ", "found -1"]),
         (GATED | {"over": {"lambda": ["8"]}}, ["sweeps.x.over.lambda: ", "found '8'"]),
+        (GATED | {"over": {"lambda": [None]}}, ["sweeps.x.over.lambda.0: ", "found None"]),
+        (GATED | {"over": {"lambda": [math.inf]}}, ["sweeps.x.over.lambda.0: ", "a finite number"]),
+        (
+            {"surrogate": {"name": "clustering", "form": "batch"}, "over": {"gamma": [0.02]}},
+            ["sweeps.x.over.gamma: gamma is 0.02"],
+        ),
         (GATED | {"over": {"slots": [4]}}, ["sweeps.x.over.slots: ", "no option of this sweep's"]),
         (GATED | {"over": {"lambda": [4, 4.0]}}, ["sweeps.x.over.lambda: ", "listed twice"]),
         (GATED | {"over": {"lambda": []}}, ["sweeps.x.over.lambda: "]),

@@ -15,8 +15,9 @@ The decoder is trained by Adam with a one-cycle learning rate, new release noise
 optionally mirror images. The epoch with the lowest error on held-out images is scored, where epoch
 0 is the linear reconstruction: on these images the attack is never worse than that.
 
-How it fails: its answers tend to the mean of all images that fit a release. Where a release shows
-little they are blurred, which does not raise the MSE, but looks worse than what the attacker knows.
+How it fails: its answers tend to the mean of all images that fit a release. Where a release
+reveals little they are blurred. That does not raise the MSE, but such pictures show less than the
+attacker knows.
 """
 
 import math

@@ -17,8 +17,8 @@ factor.
 
 g is the network of the attack `decoder`, which sees images with noise in place of releases.
 
-How it fails: g knows what the attacker's images have in common. From few images it learns these by
-heart, and takes for noise what none of them has. Without additive noise on the release it is not
+How it fails: g knows what the attacker's images have in common. If they are few, it memorises them,
+and removes as noise whatever none of them contains. Without additive noise on the release it is not
 used. The most probable image is not the mean of all that fit a release, which has the least squared
 error and which `decoder` estimates.
 """

@@ -3,7 +3,7 @@
 Every batch is released anew, so the attacker trains on what the channel really releases; a
 white-box attacker can release its own images as often as it likes. The last epoch is scored in eval
 mode; `decoder` scores the epoch with the lowest held-out error instead. All random streams are
-derived from the seed and the epoch or batch, so that a killed attack needs only weights, optimisers
+derived from the seed and the epoch, so that a killed attack needs only weights, optimisers
 and history to end with the same numbers.
 """
 

@@ -9,8 +9,8 @@ images x in [0, 1], projected after every step,
 from grey or from the answer of a trained decoder. The misfit is that of the channel (the sum of
 squared errors for Gaussian noise), and TV the mean squared difference of vertical neighbours plus
 that of horizontal ones, with the exponent 2 of the authors' code. Both are means, so that a weight
-has the same meaning for all sizes of images and features. The more noise, the less a release says
-beside a prior: w grows with the variance s^2 of the additive noise on the mean release. With
+has the same meaning for all sizes of images and features. The noisier a release, the more the prior
+counts: w grows with the variance s^2 of the additive noise on the mean release. With
 `denoiser_weight` a trained denoiser is a second prior: see `cemlib.attacks.denoiser`.
 
 The maximum likelihood also fits the noise, so more steps are not always better: the attacker first
@@ -18,10 +18,10 @@ inverts releases of its held-out images, and uses the number of steps that was b
 `budget: strong` it takes up to three times as many steps, with the learning rate and the multiple
 of the configured weights that were best in trials of the configured number of steps.
 
-How it fails: what the client does not tell comes from the start and the priors. The total variation
-knows less about images than a trained decoder does; its best weight is lower from the answer of one
-than from grey. From grey, ReLUs and max pools of the client leave the attack in local minima, so
-that an undefended client can look safer than it is.
+How it fails: what the release does not reveal comes from the start and the priors. The total
+variation knows less about images than a trained decoder does; its best weight is lower from the
+answer of one than from grey. From grey, ReLUs and max pools of the client leave the attack in local
+minima, so that an undefended client can look safer than it is.
 """
 
 import math

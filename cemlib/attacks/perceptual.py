@@ -7,21 +7,20 @@ ECCV 2016:
 
 The distance is that of Zhang, Isola, Efros, Shechtman and Wang, "The unreasonable effectiveness of
 deep features as a perceptual metric", CVPR 2018, with all learned weights 1 and an average over
-layers. With the inputs a_l(x), (C_l, h_l, w_l), of the layers that lower the resolution (max pools;
-in a ResNet convolutions with a stride and the last mean), scaled to unit length over the channels,
+layers. With the inputs a_l(x), (C_l, h_l, w_l), of the layers that lower the resolution (pools and
+convolutions with a stride), scaled to unit length over the channels,
 
     distance(x, y) = mean over layers of mean over positions of |a_l(x) - a_l(y)|^2
 
-The classifier is the study's undefended judge or a pretrained VGG16; it must know images of this
-kind. Positions without any activation have length 0; next to them the distance is steep, with a
-bounded slope.
+The classifier is the study's undefended judge or a pretrained VGG16; it must have been trained on
+images of this kind. Positions without any activation have length 0; close to them the distance is
+steep, but its slope is bounded.
 
 Answers are sharper than those of the plain decoder, at the price of a higher MSE. Where a release
 shows little, the sharp details are invented.
 """
 
 import copy
-import pickle
 from pathlib import Path
 
 import torch
@@ -102,7 +101,7 @@ def activations(network: nn.Module, images: Tensor) -> list[Tensor]:
 
 def _lowers_resolution(layer: nn.Module) -> bool:
     strided = isinstance(layer, nn.Conv2d) and layer.stride != (1, 1)
-    return strided or isinstance(layer, nn.MaxPool2d | nn.AdaptiveAvgPool2d)
+    return strided or isinstance(layer, nn.MaxPool2d | nn.AvgPool2d | nn.AdaptiveAvgPool2d)
 
 
 def unit_length(activation: Tensor) -> Tensor:
@@ -131,28 +130,16 @@ def vgg16(path: Path, side: int) -> nn.Module:
 
     with torch.device("meta"):  # the classifier, which is not used, needs no memory
         layers = architecture().features
-    prefix, weights = "features.", _load(path)
-    own = {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
-    try:
-        layers.load_state_dict(own, assign=True)
-    except RuntimeError as error:
-        raise FileError(f"{path}: pretrained: not torchvision's VGG16 ({error})") from error
-    # Normalisation turns the one channel of a grey image into three.
-    return nn.Sequential(Normalise(IMAGENET_MEAN, IMAGENET_STD), *_fitting(layers, side)).eval()
-
-
-def _load(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise FileError(
-            f"{path}: pretrained: no such file; it must hold torchvision's VGG16 weights"
-        )
+    prefix = "features."
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise FileError(f"{path}: pretrained: not a file of tensors ({error})") from error
-    if not isinstance(weights, dict):
-        raise FileError(f"{path}: pretrained: holds {type(weights).__name__}, not named tensors")
-    return weights
+        own = {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}
+        layers.load_state_dict(own, assign=True)
+    except Exception as error:  # torch raises errors of many types, depending on the content
+        told = f"must hold torchvision's VGG16 weights ({error})"
+        raise FileError(f"{path}: pretrained: {told}") from error
+    # Normalisation turns the one channel of a grey image into three.
+    return nn.Sequential(Normalise(IMAGENET_MEAN, IMAGENET_STD), *_fitting(layers, side)).eval()
 
 
 def _fitting(layers: nn.Sequential, side: int) -> list[nn.Module]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from cemlib.data.prepared import image_shape, to_float
 from cemlib.defences.deployed import Deployed
@@ -43,11 +44,12 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Task:
-    """One attack with one knowledge on one deployed classifier.
+    """One attack with one kind of knowledge on one deployed classifier.
 
     Attributes:
         victim: The classifier, which the attacker knows completely (white box).
-        own: The pairs that the attacker trains on, with mirror images if `options["flip"]` is set.
+        own: The pairs that the attacker trains on, with mirror images if
+            `options["flip"]` and the study's `train.augment.flip` are set.
         held_out: Pairs that the attacker holds out, for learning curves and choices.
         released: Released features (N, c, h, w) of the images to reconstruct, averaged over the
             attacker's queries; no attack has access to these images.
@@ -83,8 +85,21 @@ class Task:
         return image_shape(self.own.images)
 
     def release(self, features: Tensor, noise: torch.Generator) -> Tensor:
-        """Return the mean of `queries` new releases of clean features."""
-        return self.victim.channel(features, noise, queries=self.queries)
+        """Return the mean of `queries` new releases of clean features; class maps do not change."""
+        clean, known = self._parts(features)
+        released = self.victim.channel(clean, noise, queries=self.queries)
+        return torch.cat([released, known], 1) if self.class_maps else released
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Return the `moments` of releases of the attacker's images; class maps vary by 0."""
+        if not self.class_maps:
+            return self.victim.channel.moments(self.own.features.flatten(1), self.queries)
+        clean, known = (part.flatten(1) for part in self._parts(self.own.features))
+        mean, variance = self.victim.channel.moments(clean, self.queries)
+        return torch.cat([mean, known], 1), F.pad(variance, (0, known.shape[1]))
+
+    def _parts(self, features: Tensor) -> tuple[Tensor, ...]:
+        return features.tensor_split([features.shape[1] - self.class_maps], 1)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def linear_estimate(task: Task, undo: Undo | None = None) -> LinearEstimate:
         DivergedError: if a feature is not finite.
     """
     if undo is None:
-        clean, noise = task.victim.channel.moments(task.own.features.flatten(1), task.queries)
+        clean, noise = task.moments()
     else:
         drawn = generator(task.seed, "attack_uncoding_noise", device=task.own.features.device)
         clean = _released(task, task.own, drawn, undo)

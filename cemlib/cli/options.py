@@ -1,4 +1,4 @@
-"""What a command is, the options that several share, and the names that the shell completes.
+"""Define commands and the options that several share, and complete names in the shell.
 
 Names are those of the study of the `--config` and `--set` typed so far.
 """

@@ -78,6 +78,7 @@ def request(options: argparse.Namespace) -> Iterator[Path | str]:
     with the largest count, and empty if no count is positive.
     """
     import asyncio
+    from tokenize import TokenError
 
     import numpy as np
     import pandas as pd
@@ -87,7 +88,7 @@ def request(options: argparse.Namespace) -> Iterator[Path | str]:
     try:
         with options.images.open("rb") as file:
             images = np.lib.format.read_array(file, allow_pickle=False)
-    except ValueError as error:
+    except (ValueError, TokenError, MemoryError) as error:  # as numpy fails on a damaged header
         raise FileError(f"{options.images}: not an array in NumPy's format: {error}") from error
     if options.out.exists():
         raise FileError(f"{options.out}: exists and is not overwritten; name another file")

@@ -78,9 +78,9 @@ def report(options: argparse.Namespace) -> Iterator[Path | str]:
 def run(options: argparse.Namespace) -> Iterator[Path | str]:
     """Run all jobs of a study that are not finished, without Snakemake.
 
-    The problems that `cemlib doctor` finds in a study are errors before the first job. The study
-    may be of any system. Nothing is uploaded to MLflow. Exit code 3 means that a training or an
-    attack diverged.
+    Unless --only names jobs, the problems that `cemlib doctor` finds in a study are errors before
+    the first job. The study may be of any system. Nothing is uploaded to MLflow. Exit code 3 means
+    that a training or an attack diverged.
     """
     from cemlib.study.job import find_device
     from cemlib.study.schedule import run_study
@@ -113,13 +113,17 @@ def track(options: argparse.Namespace) -> Iterator[str]:
     from cemlib.study.finished import mismatches
     from cemlib.study.job import owners
     from cemlib.study.plan import chosen
+    from cemlib.study.rules import restore_times
     from cemlib.study.systems import read_study
 
     plan, jobs = read_study(options.config, options.set)
     defences = dict.fromkeys(str(job.of["defence"]) for job in jobs if "defence" in job.of)
     chosen("defence", defences, options.defence)
     wanted = [job for job in jobs if options.defence in (None, job.of.get("defence"))]
-    yield from (f"not uploaded: {line}" for line in mismatches(owners(wanted)))
+    left_out = [*mismatches(owners(wanted))]
+    yield from (f"not uploaded: {line}" for line in left_out)
+    if not left_out:
+        restore_times(wanted)
     study = to_upload(plan, jobs, options.defence)
     yield str(study.watch(options.uri) if options.watch else study.track(options.uri))
 
@@ -142,10 +146,12 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
     from cemlib.report.publish import compare_published, publish
     from cemlib.study.finished import is_written, mismatches, refuse
     from cemlib.study.job import owners, records_below, report_files
+    from cemlib.study.rules import restore_times
     from cemlib.study.systems import read_study
 
     plan, jobs = read_study(options.config, options.set)
     refuse(mismatches(owners(jobs)))
+    restore_times(jobs)
     if other := [job.name for job in jobs if not job.records and not is_written(job)]:
         fault = "absent, or older than its results or settings; `cemlib run` makes what is missing"
         raise FileError(f"{', '.join(other)}: {fault}")

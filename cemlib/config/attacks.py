@@ -150,8 +150,8 @@ class Optimisation(Querying):
     denoiser_weight: float = Field(
         0.0,
         ge=0,
-        description="weight of a denoiser trained on the attacker's images, as a prior; 1 = that"
-        " of the most probable image for the noise of the release, 0 = none",
+        description="weight of a denoiser trained on the attacker's images, as a prior; 1 makes"
+        " the minimum the most probable image, given the noise of the release; 0 = no prior",
     )
     denoiser_noise: float = Field(
         0.1,

@@ -66,8 +66,9 @@ def explained(fault: ErrorDetails, raw: Any, section: type[Section]) -> str:
             known = _quoted(fault["ctx"]["expected_tags"])
             return f"{key}: unknown name {tag!r}{nearest(tag, known)} (known: {', '.join(known)})"
         case "literal_error":
-            known = _quoted(fault["ctx"]["expected"])
-            hint = nearest(str(found), known)
+            expected = fault["ctx"]["expected"]
+            known = _quoted(expected) or expected.split(" or ")  # numbers are not quoted
+            hint = nearest(str(found), known) if _quoted(expected) else ""
             return f"{key}: {found!r} is not one of {', '.join(known)}{hint}"
         case "float_type" if isinstance(found, str) and _EXPONENTIAL.fullmatch(found):
             return (

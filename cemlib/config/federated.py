@@ -34,7 +34,10 @@ class ClientsConfig(Section):
         " Dirichlet distribution",
     )
     concentration: float = Field(
-        0.5, gt=0, description="the lower, the more the clients differ (Dirichlet distribution)"
+        0.5,
+        gt=0,
+        description="concentration of the Dirichlet distribution; the lower, the more the clients"
+        " differ",
     )
     participation: float = Field(
         0.5, gt=0, le=1, description="share of the clients that the server asks in a round"

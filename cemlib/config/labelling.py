@@ -29,7 +29,7 @@ class NetworkConfig(Section):
     @model_validator(mode="after")
     def _width_of_small_networks(self) -> Self:
         if (self.width is None) == self.small:
-            raise ValueError("width: " + ("is missing" if self.small else f"{self.kind} has none"))
+            raise ValueError("width is missing" if self.small else f"{self.kind} takes no width")
         return self
 
     @property
@@ -58,7 +58,8 @@ class PrivacyConfig(Section):
         1e-5,
         gt=0,
         lt=1,
-        description="delta of one query, and of all in the exact epsilon; slack of the composition",
+        description="delta of one query, of all queries in the exact epsilon, and of the"
+        " composition's slack",
     )
     sensitivity: float = Field(
         1.0,
@@ -125,7 +126,9 @@ class LabellingStudy(AnyStudy):
     @model_validator(mode="after")
     def _sweep_has_other_values(self) -> Self:
         if self.privacy.epsilon in self.privacy.sweep:
-            raise ValueError("privacy.sweep: has privacy.epsilon, which is always there; remove it")
+            raise ValueError(
+                "privacy.sweep: contains privacy.epsilon, which is always used; remove it"
+            )
         return self
 
     @model_validator(mode="after")
@@ -144,7 +147,7 @@ class LabellingStudy(AnyStudy):
             raise ValueError(
                 f"privacy.delta: {delta} over {self.queries} queries and the slack of their"
                 f" composition is 1 or more, which promises nothing; take less than"
-                f" {1 / (self.queries + 1):.2g}"
+                f" {1 / (self.queries + 1):.4g}"
             )
         return self
 

@@ -39,7 +39,9 @@ def load_as(kind: type[_StudyT], path: Path, changes: Sequence[str] = ()) -> _St
 
 def load_any(path: Path, changes: Sequence[str] = ()) -> AnyStudy:
     """Read a study of any system as `load` does."""
-    raw = changed(read_extended(path), changes)
+    raw = read_extended(path)
+    if raw is None or isinstance(raw, Mapping):  # parse_any refuses anything else
+        raw = changed(raw, changes)
     try:
         return parse_any(raw)
     except ConfigError as error:

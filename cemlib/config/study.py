@@ -57,7 +57,7 @@ class ModelConfig(Section):
 
 
 class TrainConfig(Section):
-    """Training of the split classifier; but for `augment`, the defaults are as published."""
+    """Training of the split classifier; all defaults but those of `augment` are as published."""
 
     epochs: int = Field(240, ge=1, description="passes over the training images")
     batch_size: int = Field(128, ge=2, description="images per step")
@@ -85,7 +85,8 @@ class TrainConfig(Section):
         " surrogates always run in float32",
     )
     select: Literal["last", "best_val", "best_test"] = Field(
-        "last", description="epoch to deploy; best_test, as in public code, marks the results"
+        "last",
+        description="epoch to deploy; with best_test, as in public code, the results are marked",
     )
 
 
@@ -157,9 +158,7 @@ class Study(AnyStudy):
     @model_validator(mode="after")
     def _sweeps_fit(self) -> Self:
         if self.report.match_accuracy and not self.sweeps:
-            raise ValueError(
-                "report.match_accuracy: has no effect without `sweeps`; set it to null"
-            )
+            raise ValueError("report.match_accuracy: has no effect without `sweeps`; leave it out")
         check_members(self.sweeps, self.defences)
         return self
 

@@ -116,10 +116,17 @@ class Slot(Slots):
     sharpening: float = Field(2.5, gt=0, description="power p of the slots' masses as weights")
     snr_gate: bool = Field(True, description="false leaves out the gate on variance over mean")
     refinement: float = Field(
-        0.1, description="start of a1 and a2, what the samples take from the slots; 0 = nothing"
+        0.1,
+        description="initial value of a1 and a2, by which samples take from the slots; 0 = nothing",
     )
-    margin: float = Field(0.0, description="start of m0, in nats of variance above the ceiling")
-    snr_threshold: float = Field(1.0, description="start of t_snr, at which that gate is half open")
+    margin: float = Field(
+        0.0,
+        description="initial value of m0, the margin above the ceiling at which the hinge begins,"
+        " in nats",
+    )
+    snr_threshold: float = Field(
+        1.0, description="initial value of t_snr, the ratio at which that gate is half open"
+    )
 
 
 class Parallel(Fusion):
@@ -134,7 +141,7 @@ class Shortcut(Fusion):
 
     name: Literal["shortcut"] = "shortcut"
     residual: float = Field(
-        0.1, description="start of a: the slots' variance enters with the factor tanh(a)"
+        0.1, description="initial value of a; the slots' variance enters with the factor tanh(a)"
     )
     nonnegative: bool = Field(False, description="tanh(a) counts as 0 where it is below 0")
 

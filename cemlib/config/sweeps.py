@@ -5,13 +5,21 @@ has these defences too, and is the same study when it is read again.
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from itertools import product
 from math import prod
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from cemlib.config.base import Name, Section, distinct, keys_of, nested
@@ -22,7 +30,20 @@ from cemlib.config.surrogates import AnySurrogate
 MAX_MEMBERS = 1000
 
 Value = bool | int | float | str
-Values = Annotated[tuple[Value, ...], Field(min_length=1), AfterValidator(distinct)]
+
+
+def _scalar(value: Any) -> Any:
+    """Refuse a value of another type in one line, where the union would have one for each type."""
+    if not isinstance(value, Value) or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError("a swept value is a finite number, a text, true or false")
+    return value
+
+
+Values = Annotated[
+    tuple[Annotated[Value, BeforeValidator(_scalar)], ...],
+    Field(min_length=1),
+    AfterValidator(distinct),
+]
 Settings = dict[str, Value]
 
 
@@ -70,7 +91,8 @@ class SweepConfig(DefenceConfig):
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
             unknown = fault["type"] == "extra_forbidden"
-            reason = "no option of this sweep's kind" if unknown else fault["msg"]
+            message = fault["msg"].removeprefix("Value error, ")
+            reason = "no option of this sweep's kind" if unknown else message
             raise _fault(f"over.{key}: {reason}, found {value!r:.60}") from error
 
     def count(self) -> int:
@@ -116,8 +138,8 @@ class ReportConfig(Section):
         tuple[Annotated[float, Field(gt=1, le=100)], ...], AfterValidator(distinct)
     ] = Field(
         (),
-        description="test accuracies in % at which privacy is compared; none = in the middle of"
-        " what all curves cover",
+        description="test accuracies in % at which privacy is compared; [] = the middle of the"
+        " range that all curves cover",
     )
 
 

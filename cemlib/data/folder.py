@@ -27,19 +27,18 @@ def folder(config: DataConfig, root: Path | None) -> Raw:
     Raises:
         DataError: as `class_files`, or for images that cannot be decoded (all of them are tried).
     """
+    import PIL
+
     train, test = class_files(config, root)
-    images, labels = _read([*_files(train), *_files(test or {})], config), _labels(train)
-    count = len(labels)
-    if test is None:
-        provenance = _provenance("one folder", images=count)
-        return Raw(Split(images, labels), None, tuple(train), provenance)
-    test_labels = _labels(test)
-    return Raw(
-        Split(images[:count], labels),
-        Split(images[count:], test_labels),
-        tuple(train),
-        _provenance("train and test", train=count, test=len(test_labels)),
-    )
+    parts = {"images": train} if test is None else {"train": train, "test": test}
+    paths = [path for part in parts.values() for files in part.values() for path in files]
+    labels = {name: _labels(part) for name, part in parts.items()}
+    counts = {name: len(each) for name, each in labels.items()}
+    images = torch.split(_read(paths, config), [*counts.values()])
+    splits = [Split(*each) for each in zip(images, labels.values(), strict=True)]
+    layout = "one folder" if test is None else "train and test"
+    provenance = {"kind": "image folder", "layout": layout, **counts, "pillow": PIL.__version__}
+    return Raw(splits[0], None if test is None else splits[1], tuple(train), provenance)
 
 
 def class_files(config: DataConfig, root: Path | None) -> tuple[ClassFiles, ClassFiles | None]:
@@ -144,10 +143,6 @@ def _labels(files: ClassFiles) -> Tensor:
     return torch.repeat_interleave(torch.arange(len(files)), counts)
 
 
-def _files(files: ClassFiles) -> list[Path]:
-    return [path for paths in files.values() for path in paths]
-
-
 def _read(paths: Sequence[Path], config: DataConfig) -> Tensor:
     """Decode files in threads, in the order of ``paths``: large images gain, small lose little."""
     from tqdm import tqdm
@@ -176,9 +171,3 @@ def _damaged(errors: Sequence[DataError]) -> DataError:
     lines = [str(error) for error in errors[:SHOWN]]
     more = [f"and {len(errors) - SHOWN} more"] if len(errors) > SHOWN else []
     return DataError("\n".join([f"{len(errors)} damaged images:", *lines, *more]))
-
-
-def _provenance(layout: str, **counts: int) -> dict[str, object]:
-    import PIL
-
-    return {"kind": "image folder", "layout": layout, **counts, "pillow": PIL.__version__}

@@ -79,10 +79,12 @@ def stack(arrays: Sequence[Pixels]) -> Tensor:
 
 
 def _grey_or_rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "F" or (image.mode == "I" and image.format == "TIFF"):
+        raise ValueError(
+            "float and 32-bit pixels have no defined range; save with 8 or 16 bits, unsigned"
+        )
     if image.mode.startswith("I"):
         return _eight_bits(image)
-    if image.mode == "F":
-        raise ValueError("float pixels have no defined range; save with 8 or 16 bits")
     mode = "L" if image.mode in ("1", "L", "LA") else "RGB"
     if image.has_transparency_data:
         image = image.convert("RGBA")
@@ -98,6 +100,4 @@ def _in_mode(image: Image.Image, mode: str) -> Image.Image:
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Scale 16-bit grey to 8 bits; Pillow's own conversion would clip everything above 255."""
     deep = np.asarray(image).astype(np.int64)
-    if deep.min() < 0 or deep.max() > 65535:
-        raise ValueError("32-bit pixels have no defined range; save with 8 or 16 bits")
     return Image.fromarray(((deep + 128) // 257).astype(np.uint8))

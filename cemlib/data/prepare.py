@@ -22,15 +22,15 @@ def prepare(config: DataConfig) -> Prepared:
     """Read the source's images and split them.
 
     The training images are limited, then divided into train and val with the same share of every
-    class, all by ``config.split_seed``. Train, val and test are in random order; only an official
-    test order that is mixed already is kept (an attacker's share is the first part of the test
-    images, which must not be the first classes).
+    class; the seed is ``config.split_seed``. Train, val and test are in random order; only an
+    official test order that is mixed already is kept (an attacker's share is the first part of the
+    test images, which must not be the first classes).
 
     Raises:
         DataError: if the images cannot be used.
     """
     root = resolve_root(config)
-    place = shown(root or config.source)
+    place = shown(config.source if root is None or config.source == "digits" else root)
     try:
         raw = SOURCES[config.source](config, root)
     except OSError as error:
@@ -49,13 +49,16 @@ def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
     With `every_class` each class must have `min_per_class` training images and a test image.
 
     Raises:
-        DataError: if a class has too few images, or a channel is constant.
+        DataError: if a class has too few images, no image is left to train on, or a channel is
+            constant.
     """
     indices = split_indices(raw, config)
     parts = {"train": raw.train, "val": raw.train, "test": raw.test_source}
     parts = {n: Split(s.images[indices[n]], s.labels[indices[n]]) for n, s in parts.items()}
     if every_class:
         _check_class_sizes(raw.classes[: config.classes], parts, config.min_per_class)
+    if not len(parts["train"]):
+        raise DataError("no image is left to train on after the splits; add images")
     mean, std = channel_statistics(parts["train"].images)
     known = {*_digests(parts["train"].images), *_digests(parts["val"].images)}
     return Prepared(

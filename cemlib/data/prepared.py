@@ -43,8 +43,8 @@ class Prepared:
         std: Standard deviation per channel, likewise.
         classes: Names in the order of the labels.
         provenance: What the source says about the origin of the images.
-        indices: Positions of each part in the source's training images (of ``test``: in its test
-            images, where it has any).
+        indices: Positions of each part in the source's training images; those of ``test`` are in
+            its test images if it has any.
         duplicates_train_test: Number of test images that equal one in train or val in every pixel.
     """
 

@@ -33,7 +33,7 @@ class Raw:
         test: The test images, or None.
         classes: Names in the order of the labels.
         provenance: Origin of the images, as JSON values and without paths of this machine.
-        shuffle_test: Whether test images are shuffled; False keeps an official order that is mixed.
+        shuffle_test: Whether to shuffle the test images; False keeps an order that is mixed.
     """
 
     train: Split
@@ -70,7 +70,7 @@ def check_split(where: str, split: Split, num_classes: int) -> None:
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
         found = f"{images.dtype} {tuple(images.shape)}"
         is_last = images.ndim == 4 and images.shape[1] > 3 and images.shape[3] in (1, 3)
-        how = "; put the channels first: a tensor's permute or an array's transpose, (0, 3, 1, 2)"
+        how = "; put the channels first, with permute(0, 3, 1, 2) (tensor) or transpose (array)"
         advice = how if is_last else ""
         raise DataError(f"{where}: images must be uint8 (N, 1 or 3, H, W), found {found}{advice}")
     if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:

@@ -39,11 +39,12 @@ def from_tensors(
         test_labels: Their labels.
         classes: Names in the order of the labels; default: their numbers.
         config: The section `data` of a study, which sets the splits (fractions, limits,
-            `split_seed`, `min_per_class`); images are taken at the size they have.
+            `split_seed`, `min_per_class`); the images are not resized.
         every_class: Whether each class must have enough images, as a training needs.
 
     Raises:
-        DataError: images or labels have another type, shape or range, or a class too few images.
+        DataError: if images or labels have a wrong type, shape or range, or a class has too few
+            images.
 
     Example:
         >>> draws = torch.Generator().manual_seed(0)
@@ -84,6 +85,8 @@ def _stacked(name: str, dataset: Dataset[Any]) -> Split:
     loader = DataLoader(dataset, CHUNK, generator=torch.Generator())
     try:
         parts = [(_bytes(name, images), _integers(name, labels)) for images, labels in loader]
+        if not parts:
+            raise DataError(f"{name}: empty; give at least one image with its label")
         images, labels = zip(*parts, strict=True)
         return Split(torch.cat(images), torch.cat(labels))
     except DataError:

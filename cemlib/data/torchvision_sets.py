@@ -75,7 +75,7 @@ def _load(kind: str, num_classes: int, config: DataConfig, root: Path | None) ->
     """Read an image folder if ``root`` is one, else torchvision's files, downloaded if missing.
 
     Raises:
-        DataError: if the download fails, a file is damaged, or the image folder holds another
+        DataError: if the download fails, a file is damaged, or the image folder has a different
             number of classes.
     """
     base = root or DEFAULT_ROOT

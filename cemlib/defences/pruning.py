@@ -56,7 +56,7 @@ def prune(model: SplitModel, ratio: float) -> tuple[int, ...]:
 
 
 def kept_filters(weight: Tensor, ratio: float) -> Tensor:
-    """Return the ascending indices of the filters (out, in, h, w) with the largest L1 norms.
+    """Return, in ascending order, the indices of filters (out, in, h, w) with the largest L1 norms.
 
     Of filters with equal norms those with lower indices stay, and at least one does.
     """

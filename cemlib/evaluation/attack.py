@@ -47,8 +47,11 @@ def attack(
         One result per attack and knowledge, in this order; a failed one has a `reason`.
 
     Raises:
+        ValueError: if there is no such knowledge.
         DataError: if an attacker would have too few images to train on.
     """
+    if isinstance(knowledges, str) or not {*knowledges} <= {*KNOWLEDGES}:
+        raise ValueError(f"knowledges: {knowledges!r}; give a list of some of {KNOWLEDGES}")
     set_up(data.train.images.device, study.threads)
     scene = Scene(study, trained.defence, trained.seed, data, trained.deployed, judge.deployed)
     for knowledge in knowledges:
@@ -89,7 +92,7 @@ def table(trained: Sequence[Trained], attacked: Sequence[Attacked]) -> pd.DataFr
         of top1, leakage_nats, mse, ssim, psnr and recon_top1. Intervals need two seeds or more.
 
     Raises:
-        ValueError: if an attack's defence is not among the classifiers.
+        ValueError: if there is no attack, or its defence is not among the classifiers.
     """
     runs = pd.DataFrame([_run(each) for each in trained], columns=RUN_COLUMNS)
     attacks = pd.DataFrame([_attack(each) for each in attacked], columns=ATTACK_COLUMNS)

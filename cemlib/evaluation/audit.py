@@ -1,4 +1,4 @@
-"""Attack a trained network of the user's own, in one call."""
+"""Attack your own trained network in one call."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -79,9 +79,13 @@ class Audit:
             and attack in (None, each.attack)
         ]
         if not found:
-            names = ", ".join(f"{each.attack} with {each.knowledge}" for each in self.attacked)
+            names = ", ".join(
+                f"{each.attack} with {each.knowledge}"
+                + (f" (failed: {each.reason})" if each.reason else "")
+                for each in self.attacked
+            )
             wanted = f"{attack or 'any attack'} with {knowledge}"
-            raise ValueError(f"attack: no reconstructions by {wanted}; carried out were {names}")
+            raise ValueError(f"attack: no reconstructions by {wanted}; the attacks were {names}")
         _, originals, answers = min(found, key=lambda each: each[0])
         first = len(self.labels) - len(originals)
         rows = [row - first for row in showcase(self.labels, first)]
@@ -125,7 +129,8 @@ def audit(
             result of `cemlib.defend` has a channel of its own.
         attacks: The section `attacks` of a study; default: `ATTACKS`.
         judge: Classifies reconstructions: maps images (B, C, H, W) in [0, 1] to logits. Default:
-            the network itself without noise. To compare defences, give all the same undefended one.
+            the network itself without its channel (noise, dropout, top-k, clipping). To compare
+            defences, give all the same undefended one.
         seed: Seed of everything random but the split.
         device: Device of the computation; default: that of the network's weights.
 

@@ -1,4 +1,4 @@
-"""The attack job: some attacks on one finished run, each with every knowledge, and their files."""
+"""The attack job: some attacks on one finished run, each with both kinds of knowledge."""
 
 import time
 from collections.abc import Iterator

@@ -18,8 +18,8 @@ SIDE = 64  # images are enlarged by a whole factor to about this many pixels
 def showcase(labels: Tensor, first: int) -> list[int]:
     """Return the indices of the images to show: each class's first test image from `first` on.
 
-    They are at most ten, in the order of their class. They depend on the labels alone, so that
-    every picture of an experiment shows the same images.
+    At most ten are returned, in the order of their classes. They depend on the labels alone, so
+    that every picture of an experiment shows the same images.
     """
     tail = labels[first:].tolist()
     return [first + tail.index(label) for label in sorted(set(tail))[:COLUMNS]]
@@ -28,7 +28,8 @@ def showcase(labels: Tensor, first: int) -> list[int]:
 def extremes(mse: Tensor) -> list[int]:
     """Return the indices of the images with the lowest and with the highest MSE, in order.
 
-    At most five of each, none twice; of equal ones the earlier image counts as lower.
+    At most five of each are returned, and none twice; of images with equal MSE, the earlier counts
+    as lower.
     """
     order = mse.argsort(stable=True).tolist()
     count = min(EXTREMES, len(order) // 2)

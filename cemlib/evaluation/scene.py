@@ -79,8 +79,8 @@ class Scene:
             own = self.pairs["train"]
             if len(own.images) < FEWEST:
                 raise DataError(
-                    f"the train_data attacker has {len(own.images)} images to train on, {FEWEST}"
-                    " are needed; add images"
+                    f"the train_data attacker has only {len(own.images)} images to train on, but"
+                    f" needs at least {FEWEST}; add images"
                 )
             return own, self.pairs["val"]
         test = self.pairs["test"]
@@ -151,7 +151,7 @@ class Scene:
             seed=derive(self.seed, f"attack/{attack}/{knowledge}"),
             title=f"{attack} {knowledge} on {self.defence} seed{self.seed}",
             checkpoint=checkpoint,
-            judge=self.judge.model,
+            judge=self.judge.model.eval(),
             start=start,
         )
         if settings.told_class:

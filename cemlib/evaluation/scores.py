@@ -1,4 +1,4 @@
-"""Scores of an attack: every image's, their means, and whether the attack had converged."""
+"""The scores of an attack: for every image, their means, and whether the attack had converged."""
 
 import math
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ def write_per_image(path: Path, first: int, labels: Tensor, scores: Mapping[str,
 
 @dataclass(frozen=True)
 class Attacked:
-    """The scored result of one attack with one knowledge; tensors are on the CPU.
+    """The scored result of one attack with one kind of knowledge; tensors are on the CPU.
 
     Attributes:
         defence: Name of the attacked defence.

@@ -27,7 +27,7 @@ Extractor = tuple[Tensor, dict[str, str]]
 
 
 class Generator(nn.Module):
-    """Maps noise e (B, latent) and labels y (B,) to images in [0, 1]; 4 must divide their sides."""
+    """Maps noise e (B, latent) and labels y (B,) to images in [0, 1] with sides divisible by 4."""
 
     def __init__(self, image_shape: Shape, num_classes: int, latent: int, width: int) -> None:
         super().__init__()

@@ -53,14 +53,14 @@ def masking(
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         if message.metadata.message_type.partition(".")[0] != MessageType.TRAIN:
             return call_next(message, context)
-        _, received = _arrays(message.content)
+        _, received = _arrays("message", message.content)
         reply = call_next(message, context)
         if reply.has_error():
             return reply
         network.load_state_dict(received)
         network.eval()
         kept = mask(scores(features, images(context)), alpha).bool().cpu()
-        record, sent = _arrays(reply.content)
+        record, sent = _arrays("answer", reply.content)
         sent[name] = torch.where(kept, sent[name], received[name])
         reply.content[record] = ArrayRecord(torch_state_dict=sent)
         return reply
@@ -68,10 +68,10 @@ def masking(
     return mod
 
 
-def _arrays(content: RecordDict) -> tuple[str, dict[str, Tensor]]:
+def _arrays(what: str, content: RecordDict) -> tuple[str, dict[str, Tensor]]:
     """Return the only record of arrays in a message, with its name."""
     records = content.array_records
     if len(records) != 1:
-        raise ValueError(f"masking: the message has {len(records)} records of arrays, not one")
+        raise ValueError(f"masking: the {what} has {len(records)} records of arrays, not one")
     ((name, record),) = records.items()
     return name, dict(record.to_torch_state_dict())

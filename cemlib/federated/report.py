@@ -49,7 +49,7 @@ LAYOUTS: dict[str, Layout] = {
             ("mask", number("mask")),
             *_SCORES,
             ("labels found [%]", number("label_right", ".0f", 100)),
-            ("images", number("n_images")),
+            ("images", number("n_images", ",.0f")),
         ),
     ),
     "tradeoff": (

@@ -21,7 +21,7 @@ from cemlib.federated.drawing import Draws, ask
 from cemlib.federated.gan_training import Pseudo
 from cemlib.federated.network import FederatedNet, Weights, logits, weights_of
 from cemlib.federated.setting import batches, clients_of, network_of
-from cemlib.numerics.divergence import DivergedError
+from cemlib.numerics.divergence import DivergedError, check_finite
 from cemlib.records.checkpoint import State, copied, pack, unpack
 
 CHUNK = 512  # images that are scored at once
@@ -45,10 +45,15 @@ class Federation:
         self.clients = clients_of(self.study, self.data, self.seed)
 
     def epoch(self, number: int) -> dict[str, Any]:
-        """Carry out a round, and return its row; raise DivergedError if no answer is finite."""
+        """Carry out a round, and return its row.
+
+        Raises:
+            DivergedError: if no answer is finite, or the validation loss is not.
+        """
         start = time.perf_counter()
         row = {"epoch": number} | self._round(number)
         row |= score(self.net, self.weights, self.data.val, "val_")
+        check_finite(number, val_loss=row["val_loss"])
         row["seconds"] = time.perf_counter() - start
         self.history.append(row)
         return row

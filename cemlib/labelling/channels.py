@@ -28,8 +28,8 @@ def secured(certificate: Path, authority: Path, *, server: bool) -> ssl.SSLConte
     """Return the TLS context of a party's connections.
 
     Raises:
-        FileError: if a file is not PEM, has no certificate, or lacks the private key that must come
-            before the party's own certificate.
+        FileError: if a file cannot be read, has no certificate in PEM, or, for the party's own
+            certificate, lacks the private key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -41,9 +41,8 @@ def secured(certificate: Path, authority: Path, *, server: bool) -> ssl.SSLConte
         try:
             load(file)
         except OSError as error:
-            raise FileError(
-                f"{file}: no certificate (PEM), or no key before it: {error}"
-            ) from error
+            need = "a certificate in PEM, the party's own with its private key"
+            raise FileError(f"{file}: cannot be read as {need}: {error}") from error
     return context
 
 

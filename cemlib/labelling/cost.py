@@ -13,7 +13,9 @@ from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
+from cemlib.config import ConfigError
 from cemlib.config.labelling import SECURE_BITS, LabellingStudy
+from cemlib.labelling.errors import LabellingError
 from cemlib.labelling.messages import Round
 from cemlib.labelling.paillier import Blinding
 from cemlib.labelling.parties import Aggregator, Participant
@@ -28,14 +30,22 @@ WAYS: dict[str, Packing] = {"none": "none", "label": "images", "images": "images
 
 
 def run(job: Job[LabellingStudy]) -> list[Path]:
-    """Time the cryptography of a study, and write the record; return its path."""
+    """Time the cryptography of a study, and write the record; return its path.
+
+    Raises:
+        ConfigError: if the counters of the votes do not fit into a ciphertext.
+    """
     start, study = time.perf_counter(), job.plan.study
     images, mask_bits = study.cost.images, study.encryption.mask_bits
+    try:
+        rounds = measured(
+            study.cost.key_bits, study.participants, images=images, mask_bits=mask_bits
+        )
+    except LabellingError as error:
+        raise ConfigError(f"encryption and cost do not fit together: {error}") from error
     record = {
         "kind": "cost",
-        "rounds": measured(
-            study.cost.key_bits, study.participants, images=images, mask_bits=mask_bits
-        ),
+        "rounds": rounds,
         "wall_seconds": time.perf_counter() - start,
         **job.record(None),
     }
@@ -70,7 +80,7 @@ def measured(
     found: list[Row] = []
     for bits in key_bits:
         testing = bits < SECURE_BITS
-        setting = Setting(participants, classes, 1.0, bits, mask_bits, insecure_for_testing=testing)
+        setting = Setting(participants, classes, 0.0, bits, mask_bits, insecure_for_testing=testing)
         keys = deal(setting)
         _ = keys.public.table  # computed once per key, and not counted
         for way, blinding in product(WAYS, get_args(Blinding)):

@@ -1,4 +1,4 @@
-"""Errors of a labelling round; every message names the party and what was found."""
+"""Errors of a labelling round; a message says what was found and, if known, names the party."""
 
 from collections.abc import Iterable
 

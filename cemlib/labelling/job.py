@@ -49,7 +49,7 @@ class Stages:
         return found
 
     def seconds(self, images: int) -> float:
-        """Return the seconds of the stages with a number of images, of killed processes too."""
+        """Return the seconds of all stages with a number of images, of earlier processes too."""
         parts = (s for name, s in self._seconds.items() if name.startswith(f"{images}/"))
         return float(sum(parts))
 

@@ -3,7 +3,7 @@
 In every repeat the training images are distributed anew: first the queries, then each participant's
 own images, so that no image is in two sets. The smaller sets of a participant are subsets of its
 larger ones. Every random stream has a name of its own, so a participant starts from the same
-weights and draws the same batches, whatever it trains on.
+weights, and its batches are drawn with the same random numbers, whatever it trains on.
 """
 
 from collections.abc import Sequence

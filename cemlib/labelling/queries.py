@@ -73,11 +73,13 @@ def enter(ledger: Path, new: list[str], most: int | None = None, *, dry: bool = 
 
 def _check(ledger: Path, text: str, new: list[str], most: int | None) -> None:
     if not re.fullmatch("([0-9a-f]{64}\n)*", text):
-        advice = "delete its last line if a crash cut it off: that part never left"
+        advice = "if a crash cut off its last line, delete that line: nobody could read those votes"
         raise FileError(f"{ledger}: not a ledger; {advice}")
     seen = set(text.split())
     if again := len(new) - len({*new} - seen):
-        raise LabellingError(f"{ledger}: no second vote on {again} of {len(new)} images")
+        raise LabellingError(
+            f"{ledger}: {again} of {len(new)} images are in it already, or were sent twice"
+        )
     if most is not None and len(seen) + len(new) > most:
         raise LabellingError(
             f"{ledger}: holds {len(seen)} of at most {most} images; {len(new)} more do not fit"

@@ -40,7 +40,7 @@ _STATED: tuple[Column, ...] = (
     ("σ", number("sigma", ".4g")),
     ("ε, all queries (strong composition)", number("epsilon_total_published")),
 )
-_IMAGES: Column = ("images", number("images"))
+_IMAGES: Column = ("images", number("images", ",.0f"))
 LAYOUTS: dict[str, Layout] = {
     "accuracy": (
         "Accuracy before and after labelling",
@@ -90,7 +90,7 @@ LAYOUTS: dict[str, Layout] = {
             ("decryption [s]", number("decrypt_seconds")),
             ("exponent, encryption", number("encrypt_exponent")),
             ("exponent, decryption", number("decrypt_exponent")),
-            ("bytes", number("bytes", ".6g")),
+            ("bytes", number("bytes", ",.0f")),
             ("ciphertexts of one", number("ciphertexts")),
         ),
     ),

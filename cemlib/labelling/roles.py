@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from cemlib.labelling import channels, errors, queries
 from cemlib.labelling.channels import Channel, receive, send
 from cemlib.labelling.dealing import Public
-from cemlib.labelling.errors import REQUESTER, DroppedOutError, MessageError
+from cemlib.labelling.errors import REQUESTER, DroppedOutError, LabellingError, MessageError
 from cemlib.labelling.messages import Kind, Round
 from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.queries import SHAPE, Images
@@ -62,9 +62,12 @@ async def request(seat: Seat, images: Images) -> NDArray[np.float64]:
     Await it in a notebook; in a script, call it with `asyncio.run`.
 
     Raises:
-        LabellingError: if the images are of another kind or too large, or the round fails.
+        LabellingError: if the images have a wrong type or shape or are too large, if two of them
+            are equal, or if the round fails.
     """
     shape, setting = queries.encode_shape(images), seat.public.setting
+    if copies := len(images) - len({*queries.digests(images)}):
+        raise LabellingError(f"images: {copies} of them are copies of others; leave them out")
     async with channels.connected(seat.tls, seat.address, seat.seconds) as channel:
         await send(channel, shape)
         await send(channel, images.tobytes())

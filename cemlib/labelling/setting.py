@@ -61,7 +61,7 @@ class Setting:
         if self.slot_bits > min(WIDEST, self.key_bits - 1):
             raise LabellingError(
                 f"mask_bits: {self.mask_bits} with {self.participants} participants makes counters "
-                f"of {self.slot_bits} bits; at most {WIDEST} fit: take fewer"
+                f"of {self.slot_bits} bits; at most {WIDEST} fit: lower mask_bits"
             )
         if not 0 <= self.noise_std < 2**self.mask_bits / 2**10:
             raise LabellingError(f"noise_std: {self.noise_std} must be in [0, 2^(mask_bits - 10))")

@@ -4,14 +4,17 @@ The forward pass is traced symbolically (Reed, DeVito, He, Ussery and Ansel, "to
 program capture and transformation for deep learning in Python", MLSys 2022), and its graph is
 divided at the value that the named submodule returns:
 
-    module(x) = head(encoder(x))    with the same operations in the same order, so bit for bit.
+    module(x) = head(encoder(x))    with the same operations in the same order, so bit for bit for
+                                    images that are contiguous in memory.
 
 Only the forward passes of the network and of the submodules around the cut are traced; all other
 submodules are called as they are, and need not be traceable. The two halves hold the network's own
 submodules under their own names, not copies.
 
 It assumes that the traced forward passes do the same for every input: a decision by a value or a
-size is made once. They are traced in training and in evaluation mode.
+size is made once. They are traced in training and in evaluation mode. It also assumes that they
+change no buffer, and that they use augmented assignments, such as h += 1, only where no other name
+stands for the old value: these are traced as h = h + 1.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,11 +67,11 @@ def halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
     if cut not in names:
         kind, close = type(module).__name__, get_close_matches(cut, names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise CutError(f"cut: {kind} has no submodule {cut!r}{hint}; {_others(module)}")
+        raise CutError(f"cut: {kind} has no submodule {cut!r}{hint}; {others(module)}")
     try:
         return _halves(module, cut)
     except CutError as error:
-        raise CutError(f"{error}; {_others(module)}") from error
+        raise CutError(f"{error}; {others(module)}") from error
 
 
 def possible_cuts(module: nn.Module) -> list[str]:
@@ -99,7 +102,8 @@ def _halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
     return encoder, head
 
 
-def _others(module: nn.Module) -> str:
+def others(module: nn.Module) -> str:
+    """Return the possible cuts for an error message, with advice if there are none."""
     none = "none; change its forward, or give both halves yourself: SplitModel(encoder, head)"
     return f"possible cuts: {', '.join(possible_cuts(module)) or none}"
 

@@ -70,10 +70,11 @@ def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
 
 
 def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
-    """Divide a graph after `cut`, which must be called once and give all that comes later.
+    """Divide a graph after `cut`, called once; all that follows must depend on its result alone.
 
     Raises:
-        CutError: if it is not, or nothing comes later.
+        CutError: if the cut is not called once, what follows depends on anything else, or nothing
+            follows.
     """
     at, result = _at(graph, cut), _result(graph)
     before = _upstream(at)
@@ -172,17 +173,29 @@ def _part(
 
 def _check_in_place(graph: fx.Graph, module: nn.Module) -> None:
     """Raise a CutError for a call whose only effect is in place, which a graph does not show."""
+    kept = _upstream(_result(graph))
     for node in graph.nodes:
-        if not node.users and _changes_in_place(node, module):
+        if node not in kept and _changes_in_place(node, module) and _changed(node, kept):
             raise CutError(
-                f"cut: the forward drops what {_named(node)} returns, which changes a value in"
-                " place; write x = ... before it"
+                f"cut: the forward ignores the result of {_named(node)}, which works in place, so"
+                " a graph would lose it; write x = ... before it"
             )
 
 
 def _changes_in_place(node: fx.Node, module: nn.Module) -> bool:
-    if node.op == "call_method":
-        return str(node.target).endswith("_")
     if node.op == "call_module":
         return bool(getattr(module.get_submodule(str(node.target)), "inplace", False))
-    return bool(node.kwargs.get("inplace"))
+    if node.op not in ("call_method", "call_function"):
+        return False
+    name = getattr(node.target, "__name__", str(node.target))
+    is_operator = getattr(node.target, "__module__", "") == "_operator"  # such as and_
+    in_place = name.endswith("_") and not is_operator
+    return in_place or bool(node.kwargs.get("inplace")) or "out" in node.kwargs
+
+
+def _changed(node: fx.Node, kept: set[fx.Node]) -> bool:
+    """Return whether a value that is kept may share memory with what a node changes in place."""
+    value = node.kwargs.get("out", node.args[0] if node.args else None)
+    while isinstance(value, fx.Node) and value not in kept and value.op != "call_module":
+        value = value.args[0] if value.args else None
+    return value in kept

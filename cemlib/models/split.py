@@ -77,9 +77,9 @@ class SplitModel(nn.Module):
     ) -> "SplitModel":
         """Split any classifier after one of its submodules.
 
-        Without normalisation `head(encoder(x))` is `module(x)`, bit for bit. The halves share the
-        parameters of the module, each of which is in one of them. Submodules that the forward pass
-        never calls are left out.
+        Without normalisation `head(encoder(x))` is `module(x)`, for contiguous x bit for bit. The
+        halves share the parameters of the module, each of which is in one of them. Submodules that
+        the forward pass never calls are left out.
 
         Args:
             module: Maps images (B, C, H, W) to logits (B, classes).
@@ -109,15 +109,16 @@ class SplitModel(nn.Module):
     def feature_shape(self) -> Dimensions:
         """Return (c, h, w) of the features at the cut; raise ValueError if it is not known yet."""
         if self._feature_shape is None:
-            raise ValueError("feature_shape: not known before `measured` saw the images' shape")
+            raise ValueError("feature_shape: not known yet; call `measured` with the images' shape")
         return self._feature_shape
 
     @property
     def coding(self) -> tuple[nn.Module, SparseCoding] | None:
-        """Return the encoder up to its sparse coding, and this; None if it does not end in one.
+        """Return the layers before the encoder's sparse coding, and the coding; None without one.
 
-        Features have their places in the image until the coding mixes all of them. The encoder
-        must be a `Sequential` that ends with the coding and a sigmoid, as those of this package do.
+        Before the coding, a feature belongs to a place in the image; the coding mixes all of them.
+        The encoder must be a `Sequential` that ends with the coding and a sigmoid, as those of this
+        package do.
         """
         match [*self.encoder.children()] if isinstance(self.encoder, nn.Sequential) else []:
             case [*before, SparseCoding() as coding, nn.Sigmoid()]:
@@ -127,7 +128,8 @@ class SplitModel(nn.Module):
     def measured(self, image_shape: Dimensions) -> "SplitModel":
         """Return the network with the `feature_shape` for images (C, H, W), sharing weights.
 
-        Vectors (B, D) become maps (B, D, 1, 1). It is this network if it has that shape already.
+        Vectors (B, D) become maps (B, D, 1, 1). A network that has this shape already is returned
+        as it is.
 
         Raises:
             ValueError: if the features are neither maps nor vectors, or the encoder does not accept
@@ -215,7 +217,7 @@ def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
     try:
         with modes_kept(encoder), torch.no_grad():
             features = encoder.eval()(torch.zeros(1, *image_shape, device=device_of(encoder)))
-    except (RuntimeError, TypeError) as error:
+    except Exception as error:  # the network's own code may raise anything
         raise ValueError(
             f"cut: the client does not accept images of shape {image_shape} alone ({error})"
         ) from error

@@ -17,7 +17,7 @@ exact.
 
 Source: Nocedal and Wright, "Numerical Optimization", 2006, sections 5.1 and 10.3.
 
-How it fails: the prior is one normal distribution, which knows less about features than images do.
+How it fails: the prior is a single normal distribution, and features of images are not normal.
 The steps are too few where most outputs are saturated, or with noise below `LEAST`, which counts as
 `LEAST`.
 """

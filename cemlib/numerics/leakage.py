@@ -7,8 +7,9 @@ the clean features z. Source: Huber, Bailey, Durrant-Whyte and Hanebeck, "On ent
 for Gaussian mixture random vectors", IEEE MFI 2008, used as in Xia et al., CVPR 2025 (conditional
 entropy maximisation).
 
-The covariance of n + 1 samples has n eigenvalues l_i >= 0, which are too unequal: with them the
-formula is too low. For many samples and many dimensions, the unknown Sigma has instead
+The sample covariance of n + 1 samples has n eigenvalues l_i >= 0. They are spread more widely than
+those of Sigma, so with them the formula underestimates L_C. For many samples and many dimensions,
+the unknown Sigma has instead
 
     log |I + Sigma / sigma^2|  =  max over t in [0, sigma^2] of
                                   sum_i log( (l_i + t) / sigma^2 ) + n (1 - t / sigma^2)
@@ -16,8 +17,8 @@ formula is too low. For many samples and many dimensions, the unknown Sigma has 
 which at t = sigma^2 is the formula with the sample eigenvalues, so it is never lower. It follows
 from the resolvent of a sample covariance (Marchenko and Pastur, Math. USSR Sbornik 1(4), 1967): t
 is the noise at which the sample covariance has the resolvent, up to a factor, that Sigma has at
-sigma^2. If the noise reveals n directions or more, the maximum is at t = 0: n samples cannot show
-how many there are, and the estimate is too low.
+sigma^2. If n or more directions stand out of the noise, the maximum is at t = 0: n samples cannot
+show how many there are, and the estimate is too low.
 """
 
 import math

@@ -22,7 +22,7 @@ def one_cycle(done: float, peak: float, warm_up: float) -> float:
     """Return a learning rate that rises linearly to its peak, then falls to 0 on half a cosine.
 
     Smith and Topin, "Super-convergence: very fast training of neural networks using large learning
-    rates", 2018, with the cosine that is common today in place of their second line.
+    rates", 2018, with the cosine decay that is common today in place of their linear one.
 
     Args:
         done: share of the steps that are done, in [0, 1].
@@ -108,9 +108,9 @@ class Optimiser:
 
 
 def _in_order_of(weights: Tensor, gradient: Tensor) -> Tensor:
-    """Return a gradient in the memory order of its weights, in which fused kernels read both.
+    """Return a gradient in the memory layout of its weights, as fused kernels assume.
 
-    That of `backward` has it; that of `torch.autograd.grad` may have another.
+    Gradients from `backward` have that layout; those from `torch.autograd.grad` may not.
     """
     if gradient.stride() == weights.stride():
         return gradient

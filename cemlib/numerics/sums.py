@@ -25,7 +25,10 @@ class Sums:
         return scalars
 
     def take(self) -> tuple[dict[str, float], float]:
-        """Return the sums and the sum of the weights, and reset both; ({}, 0) without any."""
+        """Return the sums and the sum of the weights, and reset both.
+
+        If nothing was added, they are ({}, 0).
+        """
         if self._totals is None:
             return {}, 0.0
         *sums, weight = self._totals.tolist()

@@ -40,7 +40,7 @@ class Checkpoint:
     Attributes:
         folder: Its folder, whose name holds a hash of everything that decides the job's result, so
             that other settings have another checkpoint.
-        interval: Seconds between two writes, which change no number.
+        interval: Least number of seconds between two writes; it does not affect any result.
     """
 
     folder: Path
@@ -97,8 +97,7 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete the checkpoint of a job that is done."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def write_kept(self) -> None:
         """Write the state kept last, if it has not been written yet."""

@@ -27,7 +27,7 @@ def atomic(path: Path, size: int | None = None) -> Iterator[Path]:
 
     Args:
         path: The file.
-        size: Its number of bytes if known, for the message of a full disk.
+        size: Its number of bytes if known, for the error message when the disk is full.
 
     Raises:
         FileError: if the disk is full or fails, or if writing is not permitted.
@@ -179,7 +179,7 @@ def _parse(path: Path, content: bytes) -> Any:
 def unwritable(path: Path, size: int | None, error: OSError) -> FileError:
     """Return the error for a file that cannot be written, with the bytes that it needs."""
     needed = "" if size is None else f"needs {size:,} bytes, "
-    there = next((place for place in path.parents if place.exists()), Path())
+    there = next((place for place in path.parents if os.access(place, os.F_OK)), Path())
     return FileError(
         f"{path}: cannot be written: {error.strerror or error} ({needed}"
         f"{shutil.disk_usage(there).free:,} free there); free some space or grant write permission,"

@@ -29,7 +29,7 @@ class Folder:
         history: Learning curve, one line per epoch; empty for a closed-form attack.
         config: The slice of the configuration that a run used.
         per_image: Scores of every image, or the answers about it.
-        leaves: Attributes whose files a finished result has, in the order that its job lists.
+        leaves: Names of the attributes for the files of a finished result, in its job's order.
     """
 
     leaves: ClassVar[tuple[str, ...]] = ("config", "history", "per_image", "metrics")
@@ -47,7 +47,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class AttackFolder(Folder):
-    """Files of one attack with one knowledge on one run.
+    """Files of one attack with one kind of knowledge on one run.
 
     Attributes:
         attacker: Parameters of the attacker.

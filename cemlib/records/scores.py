@@ -30,7 +30,7 @@ class Score:
         digits: Least number of significant digits of the smallest value in a column.
         of_runs: Whether it is a score of the classifier, not of an attack.
         phrase: Name in sentences; empty for "worst-case" and the title.
-        gain: What the better side has more of.
+        gain: Adjective for the better side, as in "higher = more private".
         bounds: Least and greatest possible value, in the unit of records.
     """
 

@@ -18,6 +18,6 @@ TABLES = (
     "claims.md",
 )
 SWEEP_TABLES = ("tradeoff.csv", "tradeoff.md", "tradeoff.tex", "tradeoff.html")  # with sweeps
-WHOLE, OF_RUNS = "figures", "training_figures"  # those of the whole study, and of its runs alone
+WHOLE, OF_RUNS = "figures", "training_figures"  # figures of the whole study, and of its runs alone
 PAGE = "index.html"
 TEMPLATE, STYLE = (Path(__file__).with_name(name) for name in ("page.html", "page.css"))

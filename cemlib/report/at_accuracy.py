@@ -14,7 +14,7 @@ Source: Tukey, "Bias and confidence in not-quite large samples", Annals of Mathe
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,12 +89,6 @@ class Curves:
             return self
         partial = self.points["seed"].isin(failed.loc[read, "seed"])
         return Curves.of(self.points[~partial]).at(accuracy)
-
-    def of_seeds(self, seeds: Collection[int]) -> "Curves":
-        """Return the curves of some of the seeds."""
-        if self.without.keys() <= {*seeds}:
-            return self
-        return Curves.of(self.points[self.points["seed"].isin(seeds)])
 
     def jackknifed(self, columns: list[str], accuracy: float) -> pd.DataFrame:
         """Return the pseudo-values at an accuracy in %, one row per seed.
@@ -196,7 +190,8 @@ def _paired(ours: Curves, theirs: Curves, accuracy: float) -> tuple[Curves, Curv
     """
     while ours.without.keys() != theirs.without.keys():
         shared = ours.without.keys() & theirs.without.keys()
-        ours, theirs = (each.of_seeds(shared).at(accuracy) for each in (ours, theirs))
+        kept = [each.points[each.points["seed"].isin(shared)] for each in (ours, theirs)]
+        ours, theirs = (Curves.of(points).at(accuracy) for points in kept)
     return ours, theirs
 
 

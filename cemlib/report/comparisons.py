@@ -5,7 +5,7 @@ Accuracy, SSIM and identification have intervals only. PSNR is left out, since i
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +51,13 @@ def comparisons_table(
     if reference not in names:
         raise ValueError(f"reference {reference!r} has no results; there are {', '.join(names)}")
     others = [name for name in names if name != reference]
+    families: list[tuple[Any, str, pd.DataFrame]] = [("", "top1", runs)]
+    for knowledge, found in worst_case(attacks).groupby("knowledge", sort=False):
+        families += [(knowledge, score, found) for score in (*_WITH_IMAGES, IDENTIFICATION)]
     rows = [
         {"defence": name, "reference": reference, "knowledge": knowledge, "metric": score}
         | _paired(frame, score, name, reference)
-        for knowledge, score, frame in _families(runs, worst_case(attacks))
+        for knowledge, score, frame in families
         for name in others
     ]
     table = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"n_images": "Int64"})
@@ -78,9 +81,9 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
         FileError: if the scores of an attack's images are missing, or if two attacks scored
             different images.
     """
-    filled, strongest = table.copy(), worst_case(attacks)
-    for knowledge in strongest["knowledge"].unique():
-        runs = _scores_by_run(strongest[strongest["knowledge"] == knowledge])
+    filled = table.copy()
+    for knowledge, found in worst_case(attacks).groupby("knowledge", sort=False):
+        runs = _scores_by_run(found)
         rows = table[(table["knowledge"] == knowledge) & table["metric"].isin(_WITH_IMAGES)]
         paired = {}
         for row, ours, theirs, score in rows[["defence", "reference", "metric"]].itertuples():
@@ -111,16 +114,6 @@ def with_verdicts(table: pd.DataFrame, tested: "pd.Series[bool]") -> pd.DataFram
     }
     verdict = np.select([*words.values()], [*words], NOT_SHOWN)
     return table.assign(p_holm=corrected, verdict=verdict)
-
-
-def _families(
-    runs: pd.DataFrame, strongest: pd.DataFrame
-) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield knowledge, score, and the results that have it."""
-    yield "", "top1", runs
-    for knowledge in strongest["knowledge"].unique():
-        for score in (*_WITH_IMAGES, IDENTIFICATION):
-            yield knowledge, score, strongest[strongest["knowledge"] == knowledge]
 
 
 def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> dict[str, Any]:

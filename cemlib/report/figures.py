@@ -49,10 +49,10 @@ FIGURES = (
         "grid.reconstructions",
         "reconstructions by the strongest attack, {knowledge}",
         PICTURES,
-        "The first test image of each class, at most ten of those that no attacker owns, their"
-        " reconstructions by the strongest attack on each defence, and maps of the error on the"
-        " defence with the highest MSE. Accuracy and MSE are of the run shown, the lowest seed that"
-        " did not fail, over all images attacked. Of each sweep only the Pareto point nearest"
+        "For at most ten classes, the first test image that no attacker owns, its reconstruction by"
+        " the strongest attack on each defence, and maps of the error on the defence with the"
+        " highest MSE. Accuracy and MSE are of the run shown, the lowest seed that did not fail,"
+        " over all images attacked. Of each sweep only the Pareto point nearest"
         " to the last accuracy of tradeoff.csv is shown; if more than six defences are left, these"
         " are the first, the reference, that of the first sweep, and those with the highest"
         " worst-case MSE.",
@@ -63,8 +63,9 @@ FIGURES = (
         "accuracy against {score}",
         UTILITY,
         "Each point is a defence: test accuracy against the score of the attack with the lowest"
-        " MSE, with 95 % intervals in both directions. Right, and up for MSE or down for SSIM, is"
-        " better. Equal lambda is not equal strength: compare defences at equal accuracy.",
+        " MSE, with 95 % intervals in both directions. Points further to the right, and higher for"
+        " MSE or lower for SSIM, are better. Equal lambda is not equal strength: compare defences"
+        " at equal accuracy.",
     ),
     Drawing(
         "frontier-{knowledge}",

@@ -148,7 +148,7 @@ def _jobs(records: Sequence[Record]) -> Table:
         ("Job", _job),
         ("Status", lambda row: "ok" if row["status"] == "ok" else f"failed: {row['reason']}"),
         ("Seconds", lambda row: f"{row['wall_seconds']:.1f}"),
-        ("Peak memory [MiB]", number("peak_memory_mb", ".4g")),
+        ("Peak memory [MiB]", number("peak_memory_mb", ",.0f")),
         ("Device", lambda row: row["provenance"]["device"]),
         ("Commit", lambda row: _commit(row["provenance"], "+")),
         ("Fingerprint", lambda row: row["provenance"]["fingerprint"][:_SHORT]),
@@ -165,7 +165,7 @@ def _data(settings: Record, data: Record) -> str:
     return (
         f"{settings['data']['source']}: {len(data['classes'])} classes, {width}×{height} pixels,"
         f" {colour}; images: {images}"
-        + (f" ({twice:,} of them are in training or validation, too)" if twice else "")
+        + (f" ({twice:,} test images are also in training or validation)" if twice else "")
     )
 
 
@@ -180,7 +180,9 @@ def _commit(source: Record, dirty: str = " with uncommitted changes") -> str:
 
 def _machine(source: Record) -> str:
     threads = source["threads"]
-    return f"{source['device']} ({source['machine']}), {threads} thread{'s' * (threads > 1)} a job"
+    return (
+        f"{source['device']} ({source['machine']}), {threads} thread{'s' * (threads > 1)} per job"
+    )
 
 
 def _listed(names: Iterable[str]) -> str:

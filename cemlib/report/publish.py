@@ -48,19 +48,20 @@ def publish(
     place, origin = out / ORIGIN, _provenance(results, commits, command)
     if joins_published:
         origin = _joined(place, origin)
-    written = [out / source.name for source in sources]
-    for source, copy in zip(sources, written, strict=True):
-        write_bytes(copy, source.read_bytes())
+    # `--add` takes what is published from the table of runs and from the origin. They are written
+    # last, so that the call can be repeated if it is interrupted.
+    for source in sorted(sources, key=lambda source: source.name == "runs.csv"):
+        write_bytes(out / source.name, source.read_bytes())
     write_json(place, origin)
-    return [*written, place]
+    return [*(out / source.name for source in sources), place]
 
 
 def _reproducible(path: Path, keys: Sequence[str] = ("provenance",)) -> dict[str, Any]:
     result = read_sealed(path, keys)
     if result["provenance"]["dirty"] or result["provenance"]["commit"] == "unknown":
         raise FileError(
-            f"{path}: made from uncommitted code, and a commit alone does not make it run again;"
-            f" commit, delete {path.parent} and all other results made before, and rerun the study"
+            f"{path}: made by uncommitted code, so no commit reproduces it; commit,"
+            f" delete {path.parent} and all other results made before, and rerun the study"
         )
     return result
 
@@ -130,7 +131,7 @@ def _distinct(texts: Iterable[str]) -> str:
 
 ALIKE = 5e-4  # relative: tables print three digits
 # Columns that depend on the machine, the day or the version of the code.
-VOLATILE = "seconds|memory|exponent|peer_ratio|commit|fingerprint"
+VOLATILE = "seconds|memory|exponent|peer_ratio|times_reference|commit|fingerprint"
 
 
 def compare_published(published: Path, made: Path) -> Iterator[str]:
@@ -171,7 +172,7 @@ def _read(table: Path) -> pd.DataFrame:
 
 def _differing(before: pd.DataFrame, now: pd.DataFrame) -> Iterator[str]:
     for word, names in (
-        ("no more", before.columns.difference(now.columns, sort=False)),
+        ("missing", before.columns.difference(now.columns, sort=False)),
         ("new", now.columns.difference(before.columns, sort=False)),
     ):
         if len(names):

@@ -169,7 +169,12 @@ def summary_table(
         The means and 95 % t intervals ``<score>_mean``, ``<score>_ci_low``, ``<score>_ci_high`` are
         over the results that did not fail. top1 and leakage_nats are those of the runs, the same in
         each row of a defence. ``strongest`` names the attacks that the worst case is made of.
+
+    Raises:
+        ValueError: if there is no attack.
     """
+    if attacks.empty:
+        raise ValueError("no result of an attack, and the summary has a row for each attack")
     scored = _ordered(pd.concat([attacks, worst_cases(attacks)]), defences)
     scored["late"] = unconverged(scored, "mse")
     scored["late_recon"] = unconverged(scored, IDENTIFICATION)

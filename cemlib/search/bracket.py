@@ -48,7 +48,7 @@ class Strength:
         return round(value) if self.whole else float(f"{value:.4g}")
 
     def beyond(self, value: Value, up: bool) -> Value | None:
-        """Return the next value of the bracket, a smaller step away near a limit, or None."""
+        """Return the next value of the bracket, in a smaller step near a limit; None if at it."""
         factor = FACTOR
         while factor > 1 + CLOSE:
             there = self.rounded(value * factor if up else value / factor)

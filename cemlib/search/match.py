@@ -97,7 +97,8 @@ def match(plan: Plan[Study], wanted: Wanted, *, slots: int, say: Callable[[str],
             "train.select: best_test selects on test images, which a search must not see;"
             " set last or best_val"
         )
-    strength = strength_of(section, wanted.key)
+    whole = section | {"model": study.model.plain() | section["model"]}  # with what it inherits
+    strength = strength_of(whole, wanted.key)
     tried: dict[Value, Score] = {}
     lock = locked(plan.layout.root / ".locks/search", RUNNING)
     with lock, Workers(slots, study.threads) as workers:
@@ -189,7 +190,7 @@ def _plan(plan: Plan[Study], wanted: Wanted, section: Plain, values: list[Value]
 def _trained(plan: Plan[Study], workers: Workers, say: Callable[[str], None]) -> Score:
     """Train the only defence of a search's study with every seed."""
     _share_data(plan.layout.root)
-    if plan.layout.prepared.is_file() and not finished(prepare_job(plan)):
+    if all(map(Path.is_file, prepare_job(plan).leaves)) and not finished(prepare_job(plan)):
         raise ConfigError(
             f"{plan.layout.data}: prepared with other settings or code; the search would replace"
             " it, so run `cemlib prepare` with the same options first"

@@ -1,4 +1,4 @@
-"""The process of a job: the variables of its environment, and its end by a signal.
+"""Set the environment variables of a job's process, and end it cleanly on a signal.
 
 SIGTERM, which schedulers send before they kill, stops a job as Ctrl-C does. Both raise an exception
 in the main thread, so that no file is half written, and a training or an attack keeps its last

@@ -108,7 +108,7 @@ class Job(Generic[StudyT]):
 
         The `origin` is what else decides the result: checksums of the data, the device.
         """
-        parts = [self.name, self.made_by(), *origin, library_versions()]
+        parts = [self.plan.study.experiment, self.name, self.made_by(), *origin, library_versions()]
         text = json.dumps(parts, sort_keys=True)
         return self.plan.layout.checkpoint(hashlib.sha256(text.encode()).hexdigest()[:20])
 
@@ -167,13 +167,14 @@ def prepare(job: Job[AnyStudy]) -> Iterable[Path | str]:
     from cemlib.data.prepare import prepare
     from cemlib.data.prepared import save
 
+    made = job.made_by()  # before the code runs, since it may be edited meanwhile
     prepared = prepare(job.plan.study.data)
-    origin = prepared.provenance | {"preparation": job.made_by()}
+    origin = prepared.provenance | {"preparation": made}
     yield from save(replace(prepared, provenance=origin), job.plan.layout.data)
     if prepared.duplicates_train_test:
         yield (
             f"warning: {prepared.duplicates_train_test} of {len(prepared.test)} test images are"
-            " also training images, pixel by pixel; scores on them are too optimistic"
+            " equal to a training or validation image; scores on them are too optimistic"
         )
 
 

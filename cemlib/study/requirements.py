@@ -52,6 +52,7 @@ def requirements(plan: AnyPlan) -> Iterator[Finding]:
         yield from _network(plan.study)
         yield from _epochs(plan.study)
         yield from _milestones(plan.study)
+        yield from _weights(plan.study)
 
 
 def warnings_of(plan: AnyPlan) -> Iterator[str]:
@@ -69,18 +70,23 @@ def warnings_of(plan: AnyPlan) -> Iterator[str]:
 def _network(study: Study) -> Iterator[Finding]:
     """Check that every network has its cut, and that its poolings divide the image size."""
     size = study.data.image_size
-    networks = {study.model: "model"} | {
-        study.network(name): f"defences.{name}.model"
-        for name, defence in study.defences.items()
-        if defence.model
-    }
-    for network, key in networks.items():
-        name = network.name
-        entries, halvings = NETWORKS.get(name, (network.cut + 1, 0))
-        if network.cut >= entries:
+    places = {name: f"defences.{name}.model" for name in study.defences}
+    for name, members in study.families().items():
+        part = "over" if "cut" in study.sweeps[name].over else "model"
+        places |= dict.fromkeys(members, f"sweeps.{name}.{part}")
+    cuts = {(study.model.name, study.model.cut): "model"}
+    for name, defence in study.defences.items():
+        if {"name", "cut"} & defence.model.keys():
+            network = study.network(name)
+            cuts.setdefault((network.name, network.cut), places[name])
+    for (name, cut), key in cuts.items():
+        entries, _ = NETWORKS.get(name, (cut + 1, 0))
+        if cut >= entries:
             advice = f"set it to at most {entries - 1}"
-            found = f"{network.cut}, but the last cut of {name} is {entries - 1}"
+            found = f"{cut}, but the last cut of {name} is {entries - 1}"
             yield Finding(PROBLEM, f"{key}.cut", found, advice)
+    for name in dict.fromkeys(name for name, _ in cuts):
+        _, halvings = NETWORKS.get(name, (0, 0))
         if size % 2**halvings:
             found = f"{size}, but {name} halves images {halvings} times"
             advice = f"set it to a multiple of {2**halvings}"
@@ -100,6 +106,15 @@ def _epochs(study: Study) -> Iterator[Finding]:
     for key, (epochs, first, at) in told.items():
         found = f"{epochs}, but {key}.surrogate acts from epoch {first} on"
         yield Finding(PROBLEM, at, found, f"set it to {first} or more")
+
+
+def _weights(study: Study) -> Iterator[Finding]:
+    """Check that the files of weights that attacks name exist."""
+    for name, attack in study.attacks.items():
+        file = attack.foreign_weights
+        if file and not Path(file).is_file():
+            advice = "it must hold torchvision's VGG16 weights"
+            yield Finding(PROBLEM, f"attacks.{name}.pretrained", f"{file}: no such file", advice)
 
 
 def _milestones(study: Study) -> Iterator[Finding]:

@@ -77,24 +77,6 @@ class Planned:
         alike = {kind: [job for job in self.jobs if job.kind == kind] for kind in kinds}
         return [JobRule(f"{self.prefix}{kind}", jobs) for kind, jobs in alike.items()]
 
-    def age_lost_results(self) -> None:
-        """Make results that do not belong to the study look old, and what shows them even older.
-
-        Snakemake compares times, and settings only with those of the jobs that it ran itself. So it
-        would take results that `cemlib run` made with other settings for the study's. The old times
-        make it run their jobs again. Where it ran a job itself before, and recorded checksums of
-        its inputs, they make it run the tables again, which refuse such results. Results that
-        belong to the study again get their times back.
-        """
-        known, owned = Known(), owners(self.jobs)
-        there = {record: job for record, job in owned.items() if record.is_file()}
-        lost = {record for record, job in there.items() if is_lost(job, record, known)}
-        for record, job in there.items():
-            _age(beside(job, record), LONG_AGO, record in lost)
-        for job in self.jobs:
-            if not job.records:
-                _age(job.outputs, LONG_AGO + YEAR, not lost.isdisjoint(owners(job.reads)))
-
     @property
     def written(self) -> list[Path]:
         """Return tables, figures and pages."""
@@ -104,6 +86,37 @@ class Planned:
     def results(self) -> list[Path]:
         """Return the records of runs and of the attacks on them."""
         return records_below(self.plan.layout.root / "runs", self.jobs)
+
+
+def age_lost_results(jobs: Sequence[AnyJob]) -> None:
+    """Make results that do not belong to their study look old, and what shows them even older.
+
+    Snakemake compares times, and settings only with those of the jobs that it ran itself. So it
+    would take results that `cemlib run` made with other settings for the study's. The old times
+    make it run their jobs again. Where it ran a job itself before, and recorded checksums of its
+    inputs, they make it run the tables again, which refuse such results. Results that belong to the
+    study again get their times back.
+    """
+    known, owned = Known(), owners(jobs)
+    there = {record: job for record, job in owned.items() if record.is_file()}
+    lost = {record for record, job in there.items() if is_lost(job, record, known)}
+    for record, job in there.items():
+        _age(beside(job, record), LONG_AGO, record in lost)
+    for job in jobs:
+        if not job.records:
+            _age(job.outputs, LONG_AGO + YEAR, not lost.isdisjoint(owners(job.reads)))
+
+
+def restore_times(jobs: Sequence[AnyJob]) -> None:
+    """Give results back the times that `age_lost_results` changed; they must belong to the study.
+
+    `publish` and `track` compare times, and a dry run of Snakemake changes them, too.
+    """
+    for record, job in owners(jobs).items():
+        _age(beside(job, record), LONG_AGO, lost=False)
+    for job in jobs:
+        if not job.records:
+            _age(job.outputs, LONG_AGO + YEAR, lost=False)
 
 
 def _age(files: Iterable[Path], by: int, lost: bool) -> None:

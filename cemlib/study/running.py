@@ -1,4 +1,4 @@
-"""Run a job, with what must be checked before and noted afterwards."""
+"""Run a job, with the checks before it and the notes after it."""
 
 import os
 from collections.abc import Iterator

@@ -97,7 +97,7 @@ class Schedule:
         """Return which jobs failed, which were skipped, and what to do."""
         left_out = ", ".join(job.name for job in self._waiting)
         lines = [f"failed: {', '.join(self.failed)}; the log of each is under {self._logs}"]
-        lines += [f"left out, since they need what failed: {left_out}"] if left_out else []
+        lines += [f"not run, since they need a job that failed: {left_out}"] if left_out else []
         return "\n".join([*lines, f"the others are finished; {CONTINUE}"])
 
     def summary(self) -> str:

@@ -88,7 +88,7 @@ def find_folder(
     places = named_folders(owned)
     if name not in places:
         raise ConfigError(
-            f"{name!r}: no folder of a run or an attack, and no name of one in this study"
+            f"{name!r}: neither the folder of a run or an attack nor the name of one in this study"
             f"{nearest(name, places)}; `cemlib list runs` lists the runs"
         )
     return places[name], {**owned}

@@ -106,7 +106,7 @@ class _Slot:
         try:
             found = future.result()
         except BrokenProcessPool:
-            found = Outcome(error="its process died: killed, perhaps for lack of memory")
+            found = Outcome(error="its process died; perhaps it was killed for lack of memory")
         if found.error is not None:  # after an error of CUDA, a process can compute nothing more
             self.close()
         return found

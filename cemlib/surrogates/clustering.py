@@ -15,7 +15,7 @@ a cluster with n members in the batch, N training images and C classes,
     R = (1 / classes in the batch) sum of l over the clusters in the batch
 
 With `variance: diagonal` v and vbar are per dimension and l is the mean over the dimensions. The
-public code reads pi and vbar from a wrong row: for the u-th class in the batch, from the class of
+public code reads pi and vbar from the wrong row: for the u-th class in the batch, from the class of
 the u-th sample in label order, nearly always the first class. `reference_indexing` repeats that.
 
 With `form: batch`, the second documented form, the stored variances are not used: v is the mean of

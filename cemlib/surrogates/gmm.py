@@ -38,7 +38,7 @@ from torch import Tensor
 
 from cemlib.config import surrogates as config
 from cemlib.surrogates.base import Fitted, Sizes, needs_noise
-from cemlib.surrogates.mixture import RIDGE, Mixtures, fit_mixtures
+from cemlib.surrogates.mixture import RIDGE, SMALLEST_MASS, Mixtures, fit_mixtures
 from cemlib.surrogates.tiles import own_product, tile
 
 
@@ -138,7 +138,7 @@ class GaussianMixture(Fitted):
         spread = shares.blended(
             squares.mean(-1, keepdim=True), self.variances.mean(-1, keepdim=True)
         ).squeeze(-1)
-        used, reached = self.weights > 0, shares.masses > 0
+        used, reached = self.weights > 0, shares.masses > SMALLEST_MASS
         return {
             "classes": (used.any(1) & (shares.member.amax(0) > 0)).sum(),
             "active": reached.any(),

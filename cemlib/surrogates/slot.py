@@ -142,7 +142,7 @@ class DispersionGate(nn.Module):
 class SlotAttention(Surrogate):
     """The slot surrogate; the module's docstring has the formula.
 
-    The slots start from noise of a generator of its own, which `reseed` restarts.
+    The slots start from noise of the surrogate's own generator, which `reseed` restarts.
 
     Raises:
         ValueError: if `heads` does not divide D.

@@ -83,7 +83,7 @@ def read_result(root: Path, metrics: Path) -> Result | None:
     Raises:
         FileError: if a file is damaged.
     """
-    # A job writes its metrics last: if they exist at first, the other files are complete.
+    # A job writes its metrics last: if they exist when reading begins, all files are complete.
     paths = [metrics, *(metrics.with_name(name) for name in ARTIFACTS)]
     found = {path.name: file for path in paths if (file := _read(path)) is not None}
     if found.get(metrics.name) != _read(metrics):  # the job has started again, or ended, since
@@ -96,8 +96,9 @@ def read_result(root: Path, metrics: Path) -> Result | None:
 
 
 def read_report(root: Path, experiment: str, files: Sequence[Path]) -> Result | None:
-    """Read the tables and figures that exist, or return None if there are none."""
-    found = {path: file for path in files if (file := _read(path)) is not None}
+    """Read the tables and figures that exist and are not too large, or return None without any."""
+    read = ((path, _read(path)) for path in files)
+    found = {path: file for path, file in read if file and len(file.content) <= LARGEST_ARTIFACT}
     if not found:
         return None
     made = max(file.modified for file in found.values())

@@ -86,7 +86,7 @@ class Upload:
         return summary
 
     def _results(self) -> Iterator[Result | None]:
-        """Yield each run and the attacks on it, then the report; None for missing results."""
+        """Yield each run and the attacks on it, then the report; None for missing or stale ones."""
         from cemlib.tracking.worst_case import with_summary, with_worst_case  # needs pandas
 
         ours = self.belonging()

@@ -80,7 +80,7 @@ class Uploader:
                 self._known.setdefault(folder, []).append(Known.of(run))
 
     def put(self, result: Result) -> Outcome:
-        """Make the store hold exactly this result for its folder; a run goes before its attacks."""
+        """Upload a result in place of all others of its folder; put a run before its attacks."""
         attacked = self._known.get(result.parent, []) if result.parent else []
         parent = next((run.run_id for run in attacked if run.digest is not None), None)
         if result.parent and parent is None:

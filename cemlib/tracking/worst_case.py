@@ -21,7 +21,7 @@ def with_worst_case(run: Result, attacks: Sequence[Result | None]) -> Result:
     """Return a finished run with its worst case, once all attacks on it have ended.
 
     As in the tables, it is over the attacks that see one release, and unknown if one failed. None
-    stands for an attack that has written nothing yet.
+    stands for an attack that has written nothing yet, or whose result is stale.
     """
     ended = [attack for attack in attacks if attack is not None and attack.status != RUNNING]
     if run.status != FINISHED or len(ended) < len(attacks):

@@ -15,7 +15,7 @@ from cemlib.config.study import JUDGE, JUDGE_SEED
 from cemlib.data.prepared import Prepared
 from cemlib.data.tensors import Images, Labels, from_tensors
 from cemlib.defences.deployed import Deployed
-from cemlib.models.cutting import possible_cuts
+from cemlib.models.cutting import others
 from cemlib.models.split import Dimensions, SplitModel, device_of
 from cemlib.numerics.precision import set_up
 from cemlib.records.progress import progress
@@ -144,9 +144,10 @@ def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> Non
     try:
         features = deployed.features(data.train.images[:1])
         logits = deployed.logits(features, torch.Generator(features.device))
-    except RuntimeError as error:
+    except Exception as error:  # the network's own code may raise anything
         raise ConfigError(
-            f"{name}: does not accept images of shape {data.image_shape} ({error})"
+            f"{name}: returns no logits for images of shape {data.image_shape}"
+            f" ({type(error).__name__}: {error})"
         ) from error
     wanted = len(data.classes)
     if logits.ndim != 2 or logits.shape[1] < wanted:
@@ -176,9 +177,8 @@ def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> Sp
     if isinstance(copy, SplitModel):
         raise ValueError(f"cut: {cut!r}, but the network given is split already; leave it out")
     if not isinstance(cut, str):
-        cuts = ", ".join(possible_cuts(copy))
         found = "missing" if cut is None else f"{cut!r} is not a name"
-        raise ValueError(f"cut: {found}; name the last submodule on the client, one of {cuts}")
+        raise ValueError(f"cut: {found}; name the last submodule on the client; {others(copy)}")
     return SplitModel.from_module(copy, cut, image_shape=image_shape)
 
 

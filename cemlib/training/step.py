@@ -182,7 +182,7 @@ class Step:
             penalty.step()
 
         top1 = (logits.argmax(1) == labels).float().mean()
-        values = {  # a fault is blamed on the first that is not finite
+        values = {  # of several that are not finite, the error names the first
             "a feature": z.abs().amax(),
             "train_ce": ce,
             "surrogate": spread,
@@ -212,9 +212,9 @@ def fork(z: Tensor, factor: Rate) -> tuple[Tensor, Tensor, Tensor]:
     """Return features for the task, features for the surrogate, and the norms of their gradients.
 
     The gradient of the surrogate's features (B, D) is multiplied by `factor`, and that of the
-    task's, shaped like z, is not. One backward pass of the summed losses then gives the result of
-    the published order: surrogate first, keep the encoder's gradients, zero them, task, add. The
-    backward pass fills the two norms, the task's first.
+    task's, shaped like z, is not. One backward pass of the summed losses gives the gradients of the
+    published code, which computes the surrogate's first, sets those of the encoder aside, and adds
+    them to the task's. The backward pass fills the two norms, the task's first.
     """
     norms = torch.zeros(2, dtype=z.dtype, device=z.device)
     task, penalty = _Fork.apply(z, factor, norms)

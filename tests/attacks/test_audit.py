@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,9 +119,14 @@ def test_pictures_show_an_image_of_each_class_above_what_was_reconstructed(net: 
     _, mean = np.split(np.asarray(found.pictures("mean_image")), 2)
     assert (tiles(mean) == tiles(mean)[0]).all()
     with pytest.raises(
-        ValueError, match=r"no reconstructions by decoder with train_data; carried out were linear"
+        ValueError, match=r"no reconstructions by decoder with train_data; the attacks were linear"
     ):
         found.pictures("decoder")
+    lost = replace(found.attacked[0], reconstructions=None, reason="epoch 1: loss is nan")
+    with pytest.raises(
+        ValueError, match=r"the attacks were linear with train_data \(failed: epoch 1"
+    ):
+        replace(found, attacked=[lost]).pictures("linear")
 
 
 def tiles(row: Any) -> Any:
@@ -245,14 +251,24 @@ def test_too_few_images_are_an_error_before_the_first_attack(
         ({"labels": LABELS[:9]}, r"240 images need int64 labels \(240,\), found .* \(9,\)"),
         ({"labels": LABELS / 2}, "labels: labels must be integers, found torch.float"),
         ({"labels": ["a"] * 240}, "labels: must be a tensor or an array of numbers"),
-        ({"images": IMAGES[:3], "labels": LABELS[:3]}, "has . images to train on, 2 are needed"),
+        (
+            {"images": IMAGES[:3], "labels": LABELS[:3]},
+            "has only . images to train on, but needs at least 2",
+        ),
         ({"test_labels": LABELS}, "test_images: missing, but there are test_labels"),
         ({"model": network(classes=7)}, r"model: returns \(1, 7\) for one image; the data have 10"),
         ({"judge": network(classes=7)}, r"judge: returns \(1, 7\) for one image"),
         ({"test_images": IMAGES[..., :4], "test_labels": LABELS}, "test: images of shape"),
-        ({"cut": None}, "cut: missing; name the last submodule on the client, one of client"),
+        (
+            {"cut": None},
+            "cut: missing; name the last submodule on the client; possible cuts: client",
+        ),
         ({"cut": "clint"}, "did you mean 'client'"),
-        ({"cut": 1}, "cut: 1 is not a name; name the last submodule on the client, one of client"),
+        ({"cut": 1}, "cut: 1 is not a name; name the last submodule on the client; possible cuts"),
+        (
+            {"judge": network(Pair())},
+            "judge: returns no logits for images of shape .* .TypeError",
+        ),
         ({"model": network(Pair())}, "cut: the client returns a tuple, not a tensor; cut"),
         (
             {"model": network().double()},

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -99,6 +101,34 @@ def test_what_a_network_takes_is_what_is_told(name: str, tmp_path: Path) -> None
             assert told == [{"cut": "model.cut", "image_size": "data.image_size"}[key]]
         else:
             assert told == [], (cut, size)
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        ({"defences": {"same": {"model": {"bottleneck": 8}}}}, ["model.cut"]),
+        ({"defences": {"wide": {"model": {"client_width": 2.0}}}}, ["model.cut"]),
+        (
+            {"sweeps": {"s": {"over": {"cut": [7, 8], "bottleneck": [4, 8]}}}},
+            ["model.cut", "sweeps.s.over.cut"],
+        ),
+        ({"data": {"image_size": 30}}, ["model.cut", "data.image_size"]),
+        (
+            {"attacks": {"perceptual": {"pretrained": "absent.pth"}}},
+            ["model.cut", "attacks.perceptual.pretrained"],
+        ),
+    ],
+)
+def test_each_problem_is_told_once_where_it_was_written(
+    tmp_path: Path, sections: dict[str, Any], expected: list[str]
+) -> None:
+    found = plan(tmp_path, {"name": "small", "cut": 7}, source="digits", image_size=16)
+    raw = found.study.plain()
+    for name, section in sections.items():
+        raw[name] = raw[name] | section
+    found = replace(found, study=parse(raw))
+    told = [one.subject for one in checks.requirements(found) if one.level == PROBLEM]
+    assert told == expected
 
 
 def test_when_surrogates_act_is_what_is_told() -> None:

@@ -134,11 +134,11 @@ def test_a_damaged_attack_is_told_beside_the_others(spoilt: Finished) -> None:
     ("name", "parts"),
     [
         ("nois/seed0", ["did you mean 'noise/seed0'?"]),
-        ("noise", ["no name of one in this study", "`cemlib list runs`"]),
+        ("noise", ["nor the name of one in this study", "`cemlib list runs`"]),
         ("noise/seed0/liner-train_data", ["did you mean 'noise/seed0/linear-train_data'?"]),
-        ("/nowhere", ["no folder of a run or an attack"]),
-        ("", ["no folder of a run or an attack"]),
-        ("data", ["no folder of a run or an attack"]),  # where the prepared images are
+        ("/nowhere", ["neither the folder of a run or an attack"]),
+        ("", ["neither the folder of a run or an attack"]),
+        ("data", ["neither the folder of a run or an attack"]),  # where the prepared images are
     ],
 )
 def test_a_wrong_name_is_one_line_with_the_possible_ones(

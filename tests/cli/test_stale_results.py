@@ -19,6 +19,8 @@ from cemlib.config.extending import changed
 from cemlib.records.files import read_json
 from cemlib.records.layout import KNOWLEDGES
 from cemlib.records.seal import write_sealed
+from cemlib.study.finished import is_written
+from cemlib.study.rules import age_lost_results
 from cemlib.study.systems import read_study
 
 RUNS = ("noise/seed0", "noise/seed1", "strong/seed0", "strong/seed1")
@@ -159,6 +161,19 @@ def is_refused(study: Study, expected: bool, *words: str) -> None:
     if expected:
         assert out == ""
         assert "made " in errors
+
+
+def test_what_a_dry_run_of_snakemake_aged_is_taken_for_new_again(spoilt: Finished) -> None:
+    """A setting is changed, Snakemake is asked what it would do, and the change is undone."""
+    read_study(Path(spoilt.config))[0].write_config()
+    spoilt.says("report", "--only", "tables")
+    spoilt.configure(train=RAW["train"] | {"lr": 0.02})
+    age_lost_results(read_study(Path(spoilt.config))[1])
+    spoilt.configure()
+    (tables,) = (job for job in read_study(Path(spoilt.config))[1] if job.kind == "tables")
+    assert not is_written(tables)
+    assert "error: figures, training_figures, page: absent" in spoilt.says("publish", code=2)[1]
+    assert is_written(tables)
 
 
 @pytest.mark.parametrize(

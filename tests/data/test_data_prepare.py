@@ -162,6 +162,8 @@ def test_the_configured_root_comes_before_the_variable(monkeypatch: pytest.Monke
 def test_an_impossible_path_is_an_error_of_the_data() -> None:
     with pytest.raises(DataError, match="cannot be read"):
         prepare(DataConfig(source="folder", root="x" * 300))
+    with pytest.raises(DataError, match=r"^digits: too few"):  # which are in no folder
+        prepare(DataConfig(source="digits", root="elsewhere", train_limit=20))
 
 
 GOOD = Split(torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
@@ -172,7 +174,11 @@ GOOD = Split(torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 
     [
         (torch.zeros(4, 1, 8, 8), GOOD.labels, "uint8"),
         (torch.zeros(4, 2, 8, 8, dtype=torch.uint8), GOOD.labels, "1 or 3"),
-        (GOOD.images.permute(0, 2, 3, 1), GOOD.labels, r"transpose, \(0, 3, 1, 2\)$"),
+        (
+            GOOD.images.permute(0, 2, 3, 1),
+            GOOD.labels,
+            r"permute\(0, 3, 1, 2\) \(tensor\) or transpose",
+        ),
         (GOOD.images, GOOD.labels[:3], r"4 images need int64 labels \(4,\)"),
         (GOOD.images, GOOD.labels.int(), "int64"),
         (GOOD.images, torch.tensor([0, 1, 2, 1]), "from 0 to 2 for 2 classes"),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.datasets import load_digits
+from torch.utils.data import TensorDataset
 
 from cemlib.config.data import DataConfig
 from cemlib.data import DataError
@@ -67,6 +68,10 @@ def test_a_test_set_of_ones_own_stays_whole() -> None:
 def test_no_images_are_refused() -> None:
     with pytest.raises(DataError, match="labels: there are none"):
         from_tensors(torch.zeros(0, 3, 8, 8, dtype=torch.uint8), torch.zeros(0, dtype=torch.long))
+    with pytest.raises(DataError, match="images: empty; give at least one image"):
+        from_tensors(TensorDataset(torch.zeros(0, 3, 8, 8), torch.zeros(0).long()))
+    with pytest.raises(DataError, match="no image is left to train on"):
+        from_tensors(torch.rand(2, 3, 8, 8), torch.tensor([0, 1]), every_class=False)
 
 
 @pytest.fixture(scope="module")

@@ -183,7 +183,7 @@ def test_duplicates_are_told(
     source = next((tmp_path / "images/train/a").iterdir())
     copy = Path(shutil.copy(source, f"images/test/b/again{source.suffix}"))
     assert main(prepare_command(tmp_path)) == 0
-    warning = "warning: 1 of 7 test images are also training images"
+    warning = "warning: 1 of 7 test images are equal to a training or validation image"
     assert capfd.readouterr().out.splitlines()[-1].startswith(warning)
     facts = json.loads(Path("results/short/data/data.json").read_text())
     assert facts["duplicates_train_test"] == 1

@@ -23,6 +23,7 @@ from cemlib.federated.private import _ORDERS
 from cemlib.federated.rounds import Federation, aggregate
 from cemlib.federated.setting import partition
 from cemlib.federated.training import _epsilon
+from cemlib.numerics.divergence import DivergedError
 
 
 def generator() -> torch.Generator:
@@ -40,6 +41,14 @@ def federation(data: Prepared, variant: str = "none", **changes: object) -> Fede
     chosen = study.variants[variant]
     made = pseudo(study.clients.number) if chosen.mixing is not None else None
     return Federation(study, chosen, data, made, seed=0)
+
+
+def test_weights_that_the_last_step_spoils_are_a_divergence(data: Prepared):
+    """The answers are finite, since their losses were computed before the step."""
+    train = {"rounds": 1, "local_steps": 2, "batch_size": 8, "lr": 1e6}
+    wild = federation(data, train=train)
+    with pytest.raises(DivergedError, match="epoch 1: val_loss is nan"):
+        wild.epoch(1)
 
 
 def test_one_full_batch_step_of_all_clients_is_a_step_of_centralised_descent():

@@ -1,6 +1,7 @@
 """Attacks on every defence; rows of scores, and how failures are reported."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ import torch
 from inversion_scenes import network, scene
 
 from cemlib.config.federated import DpSgd, MaskConfig, Variant
-from cemlib.config.federated_attacks import Cosine, Idlg, InversionStudy, PriorImage
+from cemlib.config.federated_attacks import Cosine, Idlg, InversionStudy, Linked, PriorImage
 from cemlib.federated.inversion.evaluate import Finding, run_attacks, search_settings
+from cemlib.federated.inversion.scene import Repeats
 from cemlib.federated.inversion.scoring import Row, matched, scored, summary, worst_cases
 from cemlib.federated.inversion.search import Reconstruction
 from cemlib.report.statistics import mean_interval
@@ -73,6 +75,15 @@ def test_attacks_that_differ_in_nothing_there_is_share_one_search() -> None:
         assert torch.equal(found["known"].pictures, found["plain"].pictures) == same
 
 
+def test_an_attack_that_links_is_scored_against_a_mixture_that_it_sees() -> None:
+    where, mixtures = scene(2), torch.rand(2, 3, 1, 1, 8, 8)
+    where = replace(where, repeats=Repeats(mixtures, 0.5, torch.ones(10)))
+    attacks = {"linked": PriorImage(linked=Linked(images=3, rounds=1))}
+    found = run_attacks(network(), where, Variant(), attacks, seed=0)["linked"]
+    for row, picture, first in zip(found.rows, found.pictures, mixtures[:, 0, 0], strict=True):
+        assert row["mse_trained"] == pytest.approx((picture - first).square().mean().item())
+
+
 def test_batches_are_attacked_and_scored_image_by_image() -> None:
     attack = {"idlg": Idlg(iterations=100)}
     rows = run_attacks(network(), scene(4), Variant(), attack, seed=0, batch=2)["idlg"].rows
@@ -132,7 +143,7 @@ def test_a_loss_or_image_that_is_not_a_number_is_a_failed_row() -> None:
     ended = scored(found, where)
     assert [each["status"] for each in ended] == ["ok", "failed", "failed"]
     assert all(ended[1][key] is None for key in ("mse", "psnr", "ssim", "loss", "label_right"))
-    assert ended[1]["reason"] == "the attack's loss is not a number"
+    assert ended[1]["reason"] == "the attack's loss or its image is not finite"
 
 
 def test_the_worst_case_is_the_lowest_mse_of_each_image() -> None:

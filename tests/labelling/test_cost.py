@@ -12,6 +12,10 @@ def rows() -> list[Row]:
     return measured([256, 512], participants=3, classes=4, images=8)
 
 
+def test_masks_may_be_too_narrow_for_noise() -> None:
+    assert len(measured([256], participants=3, images=1, mask_bits=8)) == 3 * 2 * 2
+
+
 def test_every_combination_has_a_row(rows: list[Row]) -> None:
     keys = [(r["key_bits"], r["packing"], r["blinding"], r["precomputed"]) for r in rows]
     assert len(set(keys)) == len(keys) == 2 * 3 * 2 * 2

@@ -31,7 +31,7 @@ def test_the_committed_studies_have_the_published_numbers() -> None:
     ("raw", "parts"),
     [
         (changed(images=[20, 20]), ["images: [20] are listed twice"]),
-        (changed(privacy__sweep=[1.2]), ["privacy.sweep", "always there; remove it"]),
+        (changed(privacy__sweep=[1.2]), ["privacy.sweep", "always used; remove it"]),
         (
             changed(encryption={"key_bits": 1024}),
             ["encryption.key_bits: 1024 is below 2048", "insecure_for_testing: true"],
@@ -41,8 +41,8 @@ def test_the_committed_studies_have_the_published_numbers() -> None:
             changed(queries=99, privacy__delta=0.01),
             ["privacy.delta: 0.01 over 99 queries", "promises nothing; take less than 0.01"],
         ),
-        (changed(networks=[{"kind": "mlp"}]), ["networks.0: width: is missing"]),
-        (changed(networks=[{"kind": "vgg11", "width": 3}]), ["networks.0: width: vgg11 has none"]),
+        (changed(networks=[{"kind": "mlp"}]), ["networks.0: width is missing"]),
+        (changed(networks=[{"kind": "vgg11", "width": 3}]), ["networks.0: vgg11 takes no width"]),
         (changed(networks=[{"kind": "vgg11"}]), ["networks: vgg11 needs data.image_size: 32 and"]),
         (
             changed(

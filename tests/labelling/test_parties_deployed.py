@@ -134,8 +134,8 @@ def test_a_second_vote_and_too_many_votes_are_refused(group: Group) -> None:
     assert "is gone, or ended the round" in said
     assert [ended(party) for party in parties] == [
         (1, "error: fresh.txt: holds 0 of at most 2 images; 3 more do not fit"),
-        (1, "error: ledger-1.txt: no second vote on 1 of 3 images"),
-        (1, "error: ledger-2.txt: no second vote on 1 of 3 images"),
+        (1, "error: ledger-1.txt: 1 of 3 images are in it already, or were sent twice"),
+        (1, "error: ledger-2.txt: 1 of 3 images are in it already, or were sent twice"),
     ]
     code, said = ended(aggregator)
     assert code == 1
@@ -194,14 +194,14 @@ def test_a_ledger_refuses_what_it_has_and_stays_as_it_was(tmp_path: Path) -> Non
     ledger, (first, second) = tmp_path / "ledger.txt", digests(IMAGES)
     enter(ledger, [first], most=1)
     for new in ([first], [second, second]):
-        why = rf"ledger\.txt: no second vote on 1 of {len(new)}"
+        why = rf"ledger\.txt: 1 of {len(new)} images are in it already"
         with pytest.raises(LabellingError, match=why):
             enter(ledger, new)
     with pytest.raises(LabellingError, match="holds 1 of at most 1 images; 1 more do not fit"):
         enter(ledger, [second], most=1)
     assert ledger.read_text() == f"{first}\n"
     ledger.write_text(f"{first}\n{second[:9]}")
-    with pytest.raises(FileError, match=r"ledger\.txt: not a ledger; delete its last line"):
+    with pytest.raises(FileError, match=r"ledger\.txt: not a ledger; if a crash cut off"):
         enter(ledger, [])
     with pytest.raises(FileError, match="cannot be written"):
         enter(tmp_path, [])
@@ -212,7 +212,7 @@ def test_a_ledger_refuses_what_it_has_and_stays_as_it_was(tmp_path: Path) -> Non
     [
         ("--share", "share.json", 2, "share.json: value: Field required"),
         ("--public", "missing.json", 2, "No such file"),
-        ("--certificate", "share.json", 2, "share.json: no certificate (PEM), or no key before"),
+        ("--certificate", "share.json", 2, "share.json: cannot be read as a certificate in PEM"),
         ("--classifier", "missing:f", 2, "'missing:f' is not MODULE:FUNCTION: No module named"),
         ("--classifier", "./voter.py:vote", 2, "is not MODULE:FUNCTION: invalid format"),
         ("--classifier", "numpy", 2, "'numpy' is not MODULE:FUNCTION: what it names cannot"),
@@ -244,28 +244,43 @@ def test_what_a_party_cannot_use_is_named(
 
 
 @pytest.mark.parametrize(
-    ("out", "code", "said"),
+    ("images", "out", "code", "said"),
     [
-        ("images.npy/labels.csv", 2, "labels.csv: cannot be written"),
-        ("images.npy", 2, "images.npy: exists and is not overwritten"),
-        ("labels.csv", 1, f"the aggregator at {HOST}:1 is gone, or ended the round"),
+        (IMAGES, "images.npy/labels.csv", 2, "labels.csv: cannot be written"),
+        (IMAGES, "images.npy", 2, "images.npy: exists and is not overwritten"),
+        (IMAGES, "labels.csv", 1, f"the aggregator at {HOST}:1 is gone, or ended the round"),
+        (IMAGES[[0, 1, 0]], "labels.csv", 1, "images: 1 of them are copies of others"),
     ],
 )
-def test_a_table_that_cannot_be_written_costs_no_votes(
+def test_a_table_that_cannot_be_made_costs_no_votes(
     keys: Path,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
+    images: NDArray[np.uint8],
     out: str,
     code: int,
     said: str,
 ) -> None:
-    np.save(tmp_path / "images.npy", IMAGES)
+    np.save(tmp_path / "images.npy", images)
     files = {"certificate": "requester.pem", "authority": "authority.pem", "public": "public.json"}
     options = {f"--{name}": str(keys / file) for name, file in files.items()}
     options |= {"--images": str(tmp_path / "images.npy"), "--out": str(tmp_path / out)}
     assert main(["pctc", "request", "--connect", f"{HOST}:1", *chain(*options.items())]) == code
     assert said in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["images.npy"]
+
+
+def test_a_damaged_array_is_named(
+    keys: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    header = b"{'descr': ('<f4'"
+    path = tmp_path / "images.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    files = {"certificate": "requester.pem", "authority": "authority.pem", "public": "public.json"}
+    options = {f"--{name}": str(keys / file) for name, file in files.items()}
+    options |= {"--images": str(path), "--out": str(tmp_path / "labels.csv")}
+    assert main(["pctc", "request", "--connect", f"{HOST}:1", *chain(*options.items())]) == 2
+    assert "images.npy: not an array in NumPy's format" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -73,9 +73,13 @@ class Shared(nn.Module):
 class Dropping(TwoLayers):
     """Acts in place and drops the result."""
 
+    def __init__(self, act: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.act = act
+
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)
-        x.relu_()
+        self.act(x)
         return self.last(x)
 
 

@@ -5,8 +5,19 @@ import re
 
 import pytest
 import torch
-from own_networks import Around, Deciding, Dropping, Modes, Pair, Residual, Several, Shared, Wrapped
+from own_networks import (
+    Around,
+    Deciding,
+    Dropping,
+    Modes,
+    Pair,
+    Residual,
+    Several,
+    Shared,
+    Wrapped,
+)
 from torch import Tensor, nn
+from torch.nn import functional
 
 from cemlib.models import SplitModel
 from cemlib.models.cutting import possible_cuts
@@ -156,7 +167,16 @@ def test_parts_that_are_never_called_are_in_neither_half() -> None:
         (Shared(called=True), "first", "calls 'first' 2 times; it must do so once"),
         (Shared(called=True), "middle", "first.weight would be used on both sides"),
         (Shared(called=False), "middle", "first.weight would be used on both sides"),
-        (Dropping(), "first", "drops what relu_ of 'first' returns"),
+        *(
+            (Dropping(act), "first", f"ignores the result of {name} ")
+            for name, act in (
+                ("relu_", lambda x: x.relu_()),
+                ("relu_", functional.relu_),
+                ("clamp_", lambda x: torch.clamp_(x, 0, 1)),
+                ("mul", lambda x: torch.mul(x, 3, out=x)),
+                ("relu", lambda x: functional.relu(x, inplace=True).mean()),
+            )
+        ),
         (Modes(torch.no_grad), "first", "under torch.no_grad ... a submodule of its own"),
         (Modes(lambda: torch.autocast("cpu")), "first", "or torch.autocast, which a graph"),
         (Pair(), "first", "takes x, other; only one batch"),

@@ -82,7 +82,7 @@ def test_features_are_measured_when_the_images_are_known() -> None:
     statistics = whole.norm.running_mean.clone()
     model = SplitModel.from_module(whole, "norm")
     for early in (lambda: model.feature_shape, lambda: model.narrowed(8)):
-        with pytest.raises(ValueError, match="not known before `measured` saw"):
+        with pytest.raises(ValueError, match="not known yet; call `measured`"):
             early()
     measured = model.measured(IMAGES)
     assert measured.feature_shape == (8, 16, 16)
@@ -116,6 +116,16 @@ def test_an_error_of_a_layer_is_told_as_the_layer_tells_it() -> None:
     model = SplitModel.from_module(Wrapped(), "model.0")
     with pytest.raises(RuntimeError, match=r"^Given groups=1.*channels instead$"):
         model(torch.rand(2, 1, 16, 16))
+
+
+def test_what_a_client_raises_about_its_images_is_told() -> None:
+    class Square(nn.Identity):
+        def forward(self, x: Tensor) -> Tensor:
+            assert x.shape[-1] == 32, "wrong height"
+            return x
+
+    with pytest.raises(ValueError, match=r"accept images of shape \(3, 8, 8\) .*wrong height"):
+        SplitModel(Square(), nn.Identity()).measured((3, 8, 8))
 
 
 def test_a_client_that_takes_more_than_images_is_refused() -> None:

@@ -56,7 +56,7 @@ def test_the_tables_are_those_of_the_report(paged: Study, page: Reader) -> None:
 
 
 def test_images_that_are_in_two_splits_are_told(page: Reader) -> None:
-    assert "50 val, 120 test (3 of them are in training or validation, too)" in page.text
+    assert "50 val, 120 test (3 test images are also in training or validation)" in page.text
 
 
 def test_failed_results_are_told_with_their_reason(page: Reader) -> None:

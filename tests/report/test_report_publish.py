@@ -58,6 +58,25 @@ def test_results_that_join_published_ones_have_the_origin_of_both(tmp_path: Path
     assert (found["processors"], found["versions"]) == ("2 x this; another", {"a": "1; 2"})
 
 
+def test_an_interrupted_publication_can_be_repeated(tmp_path: Path) -> None:
+    """What `--add` reads stays as it is until all other files are there."""
+    first, sources = finished(tmp_path / "first")
+    publish(first, sources, tmp_path / "out", "do it")
+    before = [(tmp_path / "out" / name).read_bytes() for name in ("runs.csv", "provenance.json")]
+    second, sources = finished(tmp_path / "second")
+    for source in sources:
+        source.write_text("both")
+    sources[-1].unlink()
+    with pytest.raises(FileNotFoundError):
+        publish(second, sources, tmp_path / "out", "do both", joins_published=True)
+    now = [(tmp_path / "out" / name).read_bytes() for name in ("runs.csv", "provenance.json")]
+    assert now == before
+    sources[-1].write_text("both")
+    publish(second, sources, tmp_path / "out", "do both", joins_published=True)
+    assert (tmp_path / "out/runs.csv").read_text() == "both"
+    assert read_json(tmp_path / "out/provenance.json")["jobs"] == 4
+
+
 def test_results_with_other_settings_do_not_join_published_ones(tmp_path: Path) -> None:
     first, sources = finished(tmp_path / "first")
     publish(first, sources, tmp_path / "out", "do it")
@@ -77,15 +96,15 @@ def test_the_judge_is_of_known_origin_too(tmp_path: Path) -> None:
     found = read_json(tmp_path / "out/provenance.json")
     assert (found["commits"], found["jobs"]) == (["abc", "def"], 2)
     (_, judge), _ = finished(tmp_path / "other", dirty=True)
-    with pytest.raises(FileError, match=r"made from uncommitted code.*; commit, delete .*seed1"):
+    with pytest.raises(FileError, match=r"made by uncommitted code.*; commit, delete .*seed1"):
         publish(jobs, sources, tmp_path / "out", "do it", others=[judge])
 
 
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"dirty": True}, "made from uncommitted code"),
-        ({"commit": "unknown"}, "made from uncommitted code"),
+        ({"dirty": True}, "made by uncommitted code"),
+        ({"commit": "unknown"}, "made by uncommitted code"),
         (None, "no key 'provenance'; delete it"),
     ],
 )
@@ -134,6 +153,7 @@ TABLE: dict[str, list[Any]] = {
     "verdict": ["", "higher"],
     "fingerprint": ["a", "a"],
     "wall_seconds": [1.0, 2.0],
+    "times_reference": [1.0, 2.0],
 }
 
 
@@ -142,12 +162,13 @@ TABLE: dict[str, list[Any]] = {
     [
         ({}, "equal"),
         ({"mse": [0.0012341, 0.002], "wall_seconds": [9.0, 9.0]}, "equal"),
+        ({"times_reference": [1.0, 1.5]}, "equal"),
         ({"fingerprint": ["b", "b"]}, "equal"),
         ({"mse": [0.0013, 0.0021]}, "mse: 2 of 2 differ, first in line 2: 0.001234 -> 0.0013"),
         ({"bound": [5.0, 3.0]}, "bound: 1 of 2 differ, first in line 2: ∞ -> 5"),
         ({"verdict": ["", "lower"]}, "verdict: 1 of 2 differ, first in line 3: higher -> lower"),
         ({"ssim": [0.5, 0.6]}, "new ssim"),
-        ({"mse": None}, "no more mse"),
+        ({"mse": None}, "missing mse"),
         ({"defence": ["none", "gated"]}, "other rows: 2 before, 2 now"),
     ],
 )

@@ -109,6 +109,13 @@ def test_a_diverged_run_makes_its_strength_fail(
     assert "matched at lambda " in out
 
 
+def test_a_search_starts_from_what_a_defence_inherits(tmp_path: Path) -> None:
+    study = STUDY | {"seeds": [0], "model": {"name": "small", "cut": 3, "bottleneck": 4}}
+    words = ["--key", "bottleneck", "--accuracy", "50", "--within", "49"]
+    assert main(["match", "--defence", "clustering", *words, *configure(tmp_path, study)]) == 0
+    assert [tried["value"] for tried in record(tmp_path)["tried"]] == [4]
+
+
 @pytest.mark.parametrize(
     ("words", "fault"),
     [

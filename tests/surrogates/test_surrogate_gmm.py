@@ -103,10 +103,11 @@ def test_variances_fitted_elsewhere_may_be_one_number_or_one_for_each_dimension(
                 surrogate.load_statistics(*wrong)
 
 
-def test_log_counts_the_components_that_the_batch_reaches():
-    """Far components get no representable responsibility: one of three with a weight is reached."""
+@pytest.mark.parametrize("far", [2.0, 100.0])
+def test_log_counts_the_components_that_the_batch_reaches(far):
+    """Responsibilities of far components are hardly or not above 0: one of three is reached."""
     surrogate = made("diagonal", 2, 1, clusters=2, num_train=8)
-    means = torch.tensor([[[0.0], [100.0]], [[0.0], [100.0]]])
+    means = torch.tensor([[[0.0], [far]], [[0.0], [far]]])
     weights, variances = torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.full((2, 2, 1), 0.01)
     surrogate.load_statistics(means, weights, variances)
     surrogate(torch.tensor([[0.1], [0.3]]), torch.tensor([0, 0]))

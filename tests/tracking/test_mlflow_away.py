@@ -132,7 +132,13 @@ def test_a_store_whose_version_mlflow_refuses(study: Study, copied: Path) -> Non
             for uri in ("mlruns", "sqlite:///", "sqlite:///x.db?mode=ro", "http://[h", "https://")
         ),
         # Whoever writes past the server would put the files where nobody else finds them.
-        ("postgresql://me:secret@h/db", r"//h/db: .* http\(s\) address of an `mlflow server`"),
+        *(
+            (
+                f"postgresql://me:{password}@h/db",
+                r"//h/db: .* http\(s\) address of an `mlflow server`",
+            )
+            for password in ("secret", "with/a/secret", "with@secret")
+        ),
     ],
 )
 def test_an_address_of_no_store_or_server(study: Study, uri: str, message: str) -> None:

@@ -78,6 +78,11 @@ def test_attacks_in_memory_are_the_jobs(tmp_path: Path) -> None:
         for name, values in each.per_image.items():
             assert torch.equal(values, torch.tensor(columns[name].to_numpy()))
     check_table(plan, table([victim], found))
+    with pytest.raises(ValueError, match="no result of an attack"):
+        table([victim], [])
+    for wrong in ("train_data", ["train"]):
+        with pytest.raises(ValueError, match=r"knowledges: .*; give a list of some of"):
+            attack(plan.study, victim, judge, data, knowledges=wrong)
 
 
 def check_table(plan: Plan, summary: pd.DataFrame) -> None:

@@ -1,5 +1,6 @@
 """The user's own networks, through every surrogate and every attack."""
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -70,7 +71,11 @@ def test_every_surrogate_trains_on_ones_own_network(name: str) -> None:
 def test_every_attack_works_on_ones_own_network(network: Network) -> None:
     study, data = tiny(attacks=ATTACKS), blob_data()
     victim, judge = fit(study, "by_topk", data, network), fit(study, JUDGE, data, own("first"))
+    judge.deployed.model.train()  # as a user's code may leave it; it is used in evaluation mode
+    before = copy.deepcopy(judge.deployed.model.state_dict())
     found = attack(study, victim, judge, data)
+    after = judge.deployed.model.state_dict()
+    assert all(torch.equal(after[name], before[name]) for name in before)
     assert {each.reason for each in found} == {None}
     assert len(found) == 2 * len(ATTACKS)
     for each in found:

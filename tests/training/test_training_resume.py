@@ -71,12 +71,14 @@ def test_an_interrupted_training_ends_with_the_same_bits(
 
 def test_another_configuration_never_meets_a_checkpoint(tmp_path: Path) -> None:
     plan, other = tiny_plan(tmp_path, epochs=3), tiny_plan(tmp_path, epochs=4)
+    sharing = replace(plan, study=plan.study.model_copy(update={"experiment": "sharing"}))
     places = [
         train_job(plan, "noise", 0).checkpoint("data"),
         train_job(plan, "noise", 1).checkpoint("data"),
         train_job(plan, "noise", 0).checkpoint("other data"),
         train_job(plan, "none", 0).checkpoint("data"),
         train_job(other, "noise", 0).checkpoint("data"),
+        train_job(sharing, "noise", 0).checkpoint("data"),
         attack_job(plan, "noise", 0, ["decoder"]).checkpoint("data"),
         attack_job(plan, "noise", 0, ["linear"]).checkpoint("data"),
         attack_job(other, "noise", 0, ["decoder"]).checkpoint("data"),

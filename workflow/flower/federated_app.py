@@ -46,9 +46,9 @@ class RemoteFederation(Federation):
     nodes: dict[int, int]
 
     def answers(self, members: Sequence[int], number: int) -> tuple[Weights, Tensor]:
-        """Ask the members' processes; the answer of one that fails is NaN, without a loss.
+        """Ask the members' processes for their answers, and the losses if there are any.
 
-        So is an answer with other tensors than the weights.
+        The answer of a process that fails, or whose tensors do not match the weights, is NaN.
         """
         weights = ArrayRecord(torch_state_dict=dict(self.weights))
         content = RecordDict({"weights": weights, "round": ConfigRecord({"number": number})})

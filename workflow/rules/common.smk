@@ -19,7 +19,7 @@ from cemlib.study.environment import set_for_jobs
 from cemlib.records.files import FileError
 from cemlib.report.figures import DRAWINGS, PICTURES
 from cemlib.study.requirements import OK, images, warnings_of
-from cemlib.study.rules import JobRule, Planned
+from cemlib.study.rules import JobRule, Planned, age_lost_results
 from cemlib.study.schedule import duration
 from cemlib.study.split import tables_of_one
 from cemlib.study.status import failed_results
@@ -249,7 +249,7 @@ EVERY = [*STUDIES, *(study for study in PUBLISHED if study not in STUDIES)]
 
 if workflow.is_main_process:
     for each in EVERY:
-        each.age_lost_results()
+        age_lost_results(each.jobs)
 
 # The profile asks for one line per job; `--quiet host` gives Snakemake's own messages.
 BRIEF = Quietness.REASON in (workflow.output_settings.quiet or ())

@@ -30,24 +30,19 @@ class Channel:
     noise_std: float
     settings: Section | None = None
 
+    masks = False
+    """Whether random features are missing from a release.
+
+    Then the best estimate of the features is not linear in the release, and the network of the
+    attack `decoder` gets the release itself, too.
+    """
+    plain = False
+    """Whether a release is the features plus Gaussian noise, and nothing else."""
+
     @property
     def std(self) -> float:
         """Return the standard deviation of all additive noise on a released feature."""
         return self.noise_std
-
-    @property
-    def masks(self) -> bool:
-        """Return whether random features are missing from a release.
-
-        Then the best estimate of the features is not linear in the release, and the network of the
-        attack `decoder` gets the release itself, too.
-        """
-        return False
-
-    @property
-    def plain(self) -> bool:
-        """Return whether a release is the features plus Gaussian noise, and nothing else."""
-        return False
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
         """Return the mean of independent releases, differentiable in the features.

@@ -37,7 +37,7 @@ _HALF_STEP = 2.0**-24  # half the distance of float32 draws that are scaled to (
 
 
 class LocalDP(Channel):
-    """Clipping of each sample's features, noise of a private mechanism, then Gaussian noise."""
+    """Clips each sample's features, adds the noise of a private mechanism, then Gaussian noise."""
 
     settings: LocalDPChannel
 

@@ -7,9 +7,9 @@ communication for split learning by randomized top-k sparsification", IJCAI 2023
 defence. Exactly k features are kept, even if magnitudes are equal.
 
 Costs, and how it fails: the server loses small features, and only kept features have a gradient in
-training. It is deterministic: the set of kept features itself has up to log(D choose k) nats about
-the image, and several releases average only the noise. Training can move important information into
-the kept features, so it need not hide much.
+training. It is deterministic: the set of kept features itself carries up to log(D choose k) nats
+about the image, and several releases average only the noise. Training can move important
+information into the kept features, so it need not hide much.
 """
 
 import math

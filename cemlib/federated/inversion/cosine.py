@@ -5,7 +5,7 @@
 If the prior has a weight, the term `prior_weight |x - m_y|^2 / D` is added, with the attacker's
 mean image m_y of the class: the result is the posterior mode (Balunovic, Dimitrov, Staab and
 Vechev, "Bayesian framework for gradient leakage", ICLR 2022, in its simplest form), for gradients
-in which noise leaves little else.
+that are mostly noise.
 
 The label y is read off the last layer's gradient. The angle says more than the norm: the norm of a
 gradient only tells how far the training has progressed, and clipping does not change the angle.

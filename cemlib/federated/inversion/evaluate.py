@@ -1,6 +1,7 @@
 """Carry out all attacks on what the server sees of a scene, and score the answers."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -60,7 +61,9 @@ def run_attacks(
             many = linked_scene(scene, repeats, linked)
             all_seen = shared_gradients(net, many, variant, 1, seed)
             answer = solved(attack(net, all_seen, plain, seed), scene, repeats, linked)
+            seen = replace(scene, trained=repeats.mixtures[:, 0, 0])
         else:
+            seen = scene
             if plain not in searched:
                 searched[plain] = attack(net, shared, plain, seed)
             answer = searched[plain]
@@ -69,7 +72,7 @@ def run_attacks(
         report(done, {"loss": float(answer.loss.nanmean())})
         ordered = matched(answer, scene.images)
         pictures = ordered.images.flatten(0, 1)
-        found[name] = Finding(scored(ordered, scene), pictures, answer.curve)
+        found[name] = Finding(scored(ordered, seen), pictures, answer.curve)
     return found
 
 

@@ -88,7 +88,7 @@ def labels_found(labels: Sequence[Sequence[int]], inferred: Sequence[Sequence[in
 
 def _row(image: int, label: int, right: bool, numbers: dict[str, float]) -> Row:
     if not math.isfinite(numbers["loss"]):
-        return failed_row(image, label, "the attack's loss is not a number")
+        return failed_row(image, label, "the attack's loss or its image is not finite")
     ended = {"status": "ok", "reason": None, "label_right": right}
     return {"image": image, "label": label, **ended, **numbers}
 
