@@ -48,8 +48,10 @@ if PUBLISHED:
 
 # Only now, since a dry run with other settings must not change what running jobs read.
 onstart:
-    for each in [STUDY, *PUBLISHED]:
-        each.plan.write_config()
+    needed = {job.rule.name for job in workflow.dag.needrun_jobs()}
+    for each in EVERY:
+        if each is STUDY or any(rule.name in needed for rule in each.rules):
+            each.plan.write_config()
     # With a rate limit, the scheduler goes through all ready jobs once for each ended job, every
     # second, which fills a core after a hundred jobs. Here the cores limit the jobs.
     if not workflow.remote_exec:

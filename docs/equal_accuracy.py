@@ -87,6 +87,8 @@ def _tradeoff(
         _check_joins(name, joined, own, study)
         for family, members in joined.families().items():
             settings = joined.sweeps[family].plain("over")
+            if family in families and {*frames[0]["seed"]} != {*runs["seed"]}:
+                raise ValueError(f"{name}: its {family} has other seeds than the first study's")
             if common.setdefault(family, settings) != settings:
                 raise ValueError(f"{name}: its {family} differs in more than the swept values")
             families.setdefault(family, {}).update(members)

@@ -98,6 +98,16 @@ def test_what_over_names_goes_to_its_place() -> None:
     assert "index_reference_indexingtrue" in defences
 
 
+def test_an_attack_depends_on_the_mirror_images_of_the_study() -> None:
+    """The attacker mirrors images if the study does, whatever the attacked defence does."""
+    plain = {"defences": {"plain": {"train": {"augment": {"flip": False}}}}}
+    with_, without = (
+        parse(study() | plain | {"train": {"augment": {"flip": flip}}}) for flip in (True, False)
+    )
+    assert with_.attack_slice("plain", "linear") != without.attack_slice("plain", "linear")
+    assert with_.train_slice("plain") == without.train_slice("plain")
+
+
 @pytest.mark.parametrize(
     ("sweep", "parts"),
     [

@@ -234,6 +234,24 @@ def test_provenance_is_of_the_code_that_a_process_read_first(package: Path) -> N
     )
 
 
+def test_pages_and_published_tables_do_not_make_code_dirty(tmp_path: Path) -> None:
+    """A checkout that holds the package, in which one file after the other is changed."""
+    changes = ["results/published/map/runs.csv", "docs/index.md", "README.md", "config/map.yaml"]
+    for name in ("cemlib/__init__.py", *changes):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1\n")
+    own = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q"), ("add", "."), (*own, "commit", "-qm", "all")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    found = []
+    for name in changes:
+        (tmp_path / name).write_text("2\n")
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(records, "PACKAGE", tmp_path / "cemlib")
+            found.append(records.git_state.__wrapped__()["dirty"])
+    assert found == [False, False, False, True]
+
+
 def test_no_job_lists_a_file_twice() -> None:
     """Snakemake would run it again when the list changes."""
     for job in jobs_of(PLAN):

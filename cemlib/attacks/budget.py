@@ -103,7 +103,8 @@ def untrained(
     """Return a new decoder for the attack's options, with weights from torch's random state.
 
     `class_maps` and `masked` are those of the `CorrectedDecoder`. If doubling the side of the
-    features does not give that of the images, the decoder computes larger images and crops them.
+    features does not give that of the images, the decoder computes larger maps, and crops or
+    interpolates them.
 
     Raises:
         ValueError: if the features are larger than the images.

@@ -58,9 +58,22 @@ class Correction(Regression):
         super().__init__(task)
         assert isinstance(self.model, CorrectedDecoder)
         self.decoder = self.model
-        self.decoder.start_at(linear_estimate(task, self._fitted_uncoding()))
+        undo = self._fitted_uncoding()
+        self.decoder.start_at(linear_estimate(task, undo))
         self._lowest = super()._held_out()["val_mse"]  # with a share of 1
+        if undo is not None:
+            self._compare_with_the_release(undo)
         self._best_state = self._trained()
+
+    def _compare_with_the_release(self, undo: Undo) -> None:
+        """Leave the coding as it is if the release itself says more, as where outputs saturate."""
+        undone, uncoding = self._lowest, self.decoder.uncoding
+        self.decoder.uncoding = None
+        self.decoder.start_at(linear_estimate(self.task))
+        self._lowest = super()._held_out()["val_mse"]
+        if undone <= self._lowest:
+            self.decoder.uncoding, self._lowest = uncoding, undone
+            self.decoder.start_at(linear_estimate(self.task, undo))
 
     def _fitted_uncoding(self) -> Undo | None:
         """Fit an uncoding to the attacker's images, and return how it changes releases.

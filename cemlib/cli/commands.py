@@ -134,7 +134,8 @@ COMMANDS: dict[str, Command] = {
                 "--key",
                 default="lambda",
                 metavar="KEY",
-                help="the setting to vary, any key of a sweep (default: %(default)s)",
+                help="the setting to vary, any numeric key of a sweep but cut"
+                " (default: %(default)s)",
             ),
             Option(
                 "--accuracy",

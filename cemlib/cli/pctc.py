@@ -68,6 +68,8 @@ def party(options: argparse.Namespace) -> Iterator[Path | str]:
 
     own = read_dealt(options.share, KeyShare), _function(options.classifier)
     seat, memory = _seat(options), (options.ledger, options.most)
+    if not options.ledger.exists():
+        yield f"{options.ledger.absolute()}: a new ledger, without any image"
     yield f"voted on {asyncio.run(take_part(seat, *own, *memory))} images"
 
 

@@ -110,7 +110,7 @@ def track(options: argparse.Namespace) -> Iterator[str]:
 
     Results made with other settings, data or code than the study's are left out, with a line each.
     """
-    from cemlib.study.finished import mismatches
+    from cemlib.study.finished import is_written, mismatches
     from cemlib.study.job import owners
     from cemlib.study.plan import chosen
     from cemlib.study.rules import restore_times
@@ -124,6 +124,8 @@ def track(options: argparse.Namespace) -> Iterator[str]:
     yield from (f"not uploaded: {line}" for line in left_out)
     if not left_out:
         restore_times(wanted)
+    if old := [job.name for job in wanted if not job.records and not is_written(job)]:
+        yield f"not uploaded: {', '.join(old)}: absent, or older than its results or settings"
     study = to_upload(plan, jobs, options.defence)
     yield str(study.watch(options.uri) if options.watch else study.track(options.uri))
 

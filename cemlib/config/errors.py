@@ -30,10 +30,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def plain(value: Any) -> Any:
+    """Return a number or array of NumPy or torch as plain values, and anything else as text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
 def validated(kind: type[_S], raw: Mapping[str, Any]) -> _S:
     """Turn nested dicts into a checked section; raise ConfigError with one line per fault."""
     try:
-        return kind.model_validate_json(json.dumps(raw, default=str))  # dates become text
+        return kind.model_validate_json(json.dumps(raw, default=plain))
     except ValidationError as error:
         every = error.errors(include_url=False)
         # If an element of a list is faulty, pydantic also reports the list without it as too short.

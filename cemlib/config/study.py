@@ -86,7 +86,8 @@ class TrainConfig(Section):
     )
     select: Literal["last", "best_val", "best_test"] = Field(
         "last",
-        description="epoch to deploy; with best_test, as in public code, the results are marked",
+        description="epoch to deploy; best_test, as in public code, is noted as `selected_on` in"
+        " metrics.json",
     )
 
 
@@ -227,6 +228,9 @@ class Study(AnyStudy):
         """Return the settings that one attack on one defence depends on, for any seed."""
         settings = self.attacks[attack]
         sections = {**self.train_slice(defence), "attack": settings.plain()}
+        mirrored = self.train.augment.flip
+        if mirrored != sections["train"]["augment"]["flip"]:  # the attacker follows the study
+            sections["study"] = {"train": {"augment": {"flip": mirrored}}}
         if settings.begins_with is not None:
             sections["start"] = self.attacks[settings.begins_with].plain()
         return sections

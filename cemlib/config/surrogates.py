@@ -137,13 +137,22 @@ class Parallel(Fusion):
 
 
 class Shortcut(Fusion):
-    """Gated attention whose variance gets the slots' as a learned residual."""
+    """Gated attention, to whose variance that of the slots is added with a learned factor."""
 
     name: Literal["shortcut"] = "shortcut"
     residual: float = Field(
         0.1, description="initial value of a; the slots' variance enters with the factor tanh(a)"
     )
     nonnegative: bool = Field(False, description="tanh(a) counts as 0 where it is below 0")
+
+    @model_validator(mode="after")
+    def _slots_can_act(self) -> Self:
+        if self.nonnegative and self.residual <= 0:
+            raise ValueError(
+                f"residual is {self.residual:g}; with `nonnegative` it must be above 0, otherwise"
+                " the slots never act"
+            )
+        return self
 
 
 class Gaussian(SurrogateConfig):

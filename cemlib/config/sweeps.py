@@ -24,7 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from cemlib.config.base import Name, Section, distinct, keys_of, nested
 from cemlib.config.defences import DefenceConfig
-from cemlib.config.errors import SWEPT, nearest
+from cemlib.config.errors import SWEPT, nearest, plain
 from cemlib.config.surrogates import AnySurrogate
 
 MAX_MEMBERS = 1000
@@ -153,7 +153,7 @@ def expanded(raw: Mapping[str, Any]) -> dict[str, Any]:
     if "sweeps" not in raw or not isinstance(own, Mapping):
         return dict(raw)
     try:
-        sweeps = TypeAdapter(AnySweeps).validate_json(json.dumps(raw["sweeps"], default=str))
+        sweeps = TypeAdapter(AnySweeps).validate_json(json.dumps(raw["sweeps"], default=plain))
     except ValidationError:
         return {"defences": _ANY, **raw}
     made = {

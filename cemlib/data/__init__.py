@@ -1,7 +1,6 @@
 """Images: their sources, splits, prepared files, batches and augmentation.
 
-A new source is one module with a function `(DataConfig, Path | None) -> Raw`, one line in `SOURCES`
-and its name in `cemlib.config.data.DataConfig.source`.
+docs/extending.md says how to add one.
 """
 
 from cemlib.data.digits import digits

@@ -60,7 +60,8 @@ def from_tensors(
         raise DataError("test_images: missing, but there are test_labels; give both or neither")
     if not len(train):
         raise DataError("labels: there are none; give at least one image with its label")
-    names = classes if classes is not None else range(int(train.labels.max()) + 1)
+    given = [each.labels.max() for each in (train, test) if each is not None and len(each)]
+    names = classes if classes is not None else range(int(max(given)) + 1)
     named = tuple(str(name) for name in names)
     return divided(Raw(train, test, named), config, every_class)
 

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
+import torch
 
 from cemlib.attacks.task import Outcome
 from cemlib.config import Study
@@ -23,6 +24,7 @@ from cemlib.training.fit import Trained
 __all__ = ["Attacked", "attack", "table"]
 
 
+@torch.enable_grad()
 def attack(
     study: Study,
     trained: Trained,
@@ -34,7 +36,8 @@ def attack(
     """Carry out all attacks of a study on one classifier in memory, without writing files.
 
     The results are bit-identical to those of the attack jobs on the same run. torch's number of CPU
-    threads is set to the study's `threads`, and torch's global random state is changed.
+    threads is set to the study's `threads`, and torch's global random state and, on a GPU, the
+    options of cuDNN are changed.
 
     Args:
         study: The settings, from `cemlib.config.parse`.
@@ -47,7 +50,7 @@ def attack(
         One result per attack and knowledge, in this order; a failed one has a `reason`.
 
     Raises:
-        ValueError: if there is no such knowledge.
+        ValueError: if there is no such knowledge, or `perceptual` finds no layer to compare.
         DataError: if an attacker would have too few images to train on.
     """
     if isinstance(knowledges, str) or not {*knowledges} <= {*KNOWLEDGES}:

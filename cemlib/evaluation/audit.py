@@ -1,8 +1,9 @@
 """Attack your own trained network in one call."""
 
+import warnings
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -103,6 +104,7 @@ def audit(
     noise_std: float | None = None,
     attacks: Mapping[str, Any] = ATTACKS,
     judge: nn.Module | None = None,
+    flip: bool = False,
     seed: int = 0,
     device: torch.device | str | None = None,
 ) -> Audit:
@@ -131,6 +133,7 @@ def audit(
         judge: Classifies reconstructions: maps images (B, C, H, W) in [0, 1] to logits. Default:
             the network itself without its channel (noise, dropout, top-k, clipping). To compare
             defences, give all the same undefended one.
+        flip: Whether mirror images look natural, so that attackers train on them, too.
         seed: Seed of everything random but the split.
         device: Device of the computation; default: that of the network's weights.
 
@@ -138,16 +141,21 @@ def audit(
         ConfigError: `attacks` or `noise_std` is wrong, or the labels have more classes than the
             network or the judge.
         DataError: images and labels cannot be used, or are too few.
-        ValueError: the network cannot be split there, or weights are not float32.
+        ValueError: the network cannot be split there, weights are not float32, or `perceptual`
+            finds no layer to compare.
     """
     data = from_tensors(images, labels, test_images, test_labels, every_class=False)
     noise = {NETWORK: {"noise_std": noise_std or 0.0}}
-    study = small_study(seed, defences=noise, attacks=attacks)
+    mirrored = {"augment": {"flip": flip}}
+    study = small_study(seed, defences=noise, attacks=attacks, train=mirrored)
+    if count := data.duplicates_train_test:
+        told = f"{count} attacked images are also among `images`: the train_data attacker has them"
+        warnings.warn(f"{told}, so its error is too low", stacklevel=2)
     victim = _victim(model, cut, data.image_shape, noise_std)
     data = data.to(device or device_of(victim.model))
     if judge is not None:
         check_type("judge", judge)
-    recogniser = SplitModel(nn.Identity(), victim.model if judge is None else deepcopy(judge))
+    recogniser = SplitModel(_Contiguous(), victim.model if judge is None else deepcopy(judge))
     silent = Deployed(recogniser, build_channel("noise", noise_std=0.0))
     for name, each in (("model", victim), ("judge", silent)):
         each.model.to(data.test.images.device)
@@ -163,6 +171,13 @@ def audit(
     return Audit(frame, accuracy, attacked, data.test.labels.cpu())
 
 
+class _Contiguous(nn.Module):
+    """Returns images in the usual memory order, which `view` in a network needs."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.contiguous()
+
+
 def _victim(
     model: nn.Module | Deployed | Trained,
     cut: str | None,
@@ -176,4 +191,5 @@ def _victim(
         return Deployed(split_copy(found, cut, image_shape), channel)
     if cut is not None or noise_std is not None:
         raise ValueError("cut, noise_std: a defended network has its own of both; leave them out")
-    return deepcopy(found)
+    copy = deepcopy(found)
+    return replace(copy, model=copy.model.measured(image_shape))

@@ -34,9 +34,9 @@ def run(job: FederatedJob) -> Iterator[Path]:
     """Carry out all attacks on one training, yielding each record when it is written.
 
     The attacks are on gradients of the first test images, each of `inversion.batch_size` images, or
-    on updates of `inversion.local_steps` such steps. Image i belongs to client i modulo the number
-    of clients, whose generator makes the pseudo image. Masks, noise and mixtures are drawn as in
-    training. The attacker's mean images are those of the validation images.
+    on updates of `inversion.local_steps` such steps. Gradient i belongs to client i modulo the
+    number of clients, whose generator makes the pseudo images. Masks, noise and mixtures are drawn
+    as in training. The attacker's mean images are those of the validation images.
     """
     start, inversion, data = time.perf_counter(), job.plan.study.inversion, read_data(job)
     if len(data.test) < inversion.images:
@@ -84,7 +84,8 @@ def scene_of(job: FederatedJob, data: Prepared) -> Scene:
     prior, spread = class_moments(data)
     if mixing is None:
         return Scene(images, labels, images, torch.ones(count, device=images.device), prior)
-    pseudo, owners = read_pseudo(job, data), [i % clients for i in range(count)]
+    behind = study.inversion.behind  # images of one gradient, which are of one client
+    pseudo, owners = read_pseudo(job, data), [i // behind % clients for i in range(count)]
     draws = [Draws(job.of["seed"], owner, ATTACKED) for owner in owners]
     share = torch.stack([own.ratios(mixing, count)[i] for i, own in enumerate(draws)])
     noise = torch.stack([own.latents(count, study.gan.latent)[i] for i, own in enumerate(draws)])

@@ -37,7 +37,8 @@ CURVES = {  # columns of the history of the clients' GANs, and their titles
 
 def accuracy(plan: Plan[Federated], results: Results) -> Figure:
     """Draw validation accuracy by round, and its paired difference from the reference's."""
-    study, rounds = plan.study, results.rounds.set_index(["seed", "epoch"])
+    finished = results.runs.loc[results.runs["status"] == "ok", ["defence", "seed"]]
+    study, rounds = plan.study, results.rounds.merge(finished).set_index(["seed", "epoch"])
     reference = rounds.loc[rounds["defence"] == study.reference, "val_top1"]
     figure, (above, below) = new_figure(4.6, rows=2, share_x=True)
     for variant, look in looks(list(study.variants)).items():
@@ -107,7 +108,8 @@ def convergence(plan: Plan[Federated], results: Results) -> Figure:
             rows = results.gans[results.gans["seed"] == int(seed)]
             panel.plot(rows["epoch"], rows[name], color=look.colour, label=f"seed {seed}")
         panel.set_title(title)
-    panels[2].axhline(plan.study.gan.v_e, color="#555555", linestyle="--", linewidth=0.8)
+    panels[2].axhline(plan.study.gan.v_e, color="#555555", linestyle="--", lw=0.8, label="v_e")
+    panels[2].legend()
     panels[2].set_xlabel("epoch")
     panels[3].set_xlabel("epoch")
     if results.gans.empty:
@@ -139,10 +141,13 @@ def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
 
 
 def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:
-    """Return the attack with the lowest mean MSE on a variant, and that MSE; None if all failed."""
+    """Return the attack with the lowest mean MSE on a variant, and that MSE.
+
+    It is None if an attack failed on any image: the strongest one is then unknown.
+    """
     rows = attacks[(attacks["defence"] == variant) & (attacks["attack"] != WORST_CASE)]
-    errors = rows.set_index("attack")["mse_mean"].astype(float).dropna()
-    if errors.empty:
+    errors = rows.set_index("attack")["mse_mean"].astype(float)
+    if errors.empty or errors.isna().any():
         return None, math.nan
     return str(errors.idxmin()), float(errors.min())
 

@@ -25,7 +25,8 @@ def masking(
 
     The features that enter the layer are scored at the weights that the server sent. For the share
     `alpha` with the smallest scores (see `cemlib.federated.mask.scores`), the client answers with
-    the weights that it received, so that the server sees no change.
+    the weights that it received, so that the server sees no change. The client must answer with
+    its weights: if it answers with their change, weights would take the place of changes.
 
     Args:
         network: A network of the client's architecture; its parameters have the names of the

@@ -73,7 +73,7 @@ async def connected(
         place = "{}:{}".format(*address)
         raise LabellingError(
             f"the aggregator at {place} is gone, or ended the round, or has a newer connection of"
-            f" this party: {reason}"
+            f" this party, or expects no party of the certificate's name: {reason}"
         ) from error
 
 

@@ -1,16 +1,8 @@
 """Turn votes into plaintexts: masks, noise, and several counters in one plaintext.
 
 A participant encrypts u = x + v and sends t = v + e in the clear, where x is the vote, v the mask
-and e the noise. All are integer multiples of one step, 2^-12 of a vote.
-
-The mask is drawn in steps, like the noise, and not in whole votes: a v of whole votes would reveal
-e mod 1 in t, and all of e where sigma / sqrt(N) is below about half a vote. The aggregator would
-then know the noise and read exact tallies. With steps, t is uniform except near its ends.
-
-Statistical distances for v uniform on [0, 2^b) votes: a vote for another class shifts two counters
-by one vote each, which changes the distribution of u by 1 - (1 - 2^-b)^2 < 2^(1-b) per query; that
-of t differs from its distribution without noise by at most E|e| 2^-b per counter. A sum over N
-participants hides at least as well: one unknown mask is enough.
+and e the noise. All are integer multiples of one step, 2^-12 of a vote; docs/labelling_protocol.md
+says why, and how well the masks hide.
 
 A plaintext is sum_j u_j 2^(w j) with counters u_j < 2^w. The sum of N plaintexts is the plaintext
 of the sums as long as every sum stays below 2^w, which `Setting.slot_bits` ensures; s slots of w

@@ -13,9 +13,10 @@ The blinding is drawn in one of two ways:
 * `full`: r^n for r uniform in the units of Z_n. It rests on DCR alone.
 * `short`: h_n^a for the dealer's h_n = (-x^2)^n mod n^2 and a uniform in [0, 2^(bits/2)), by a
   table of powers of h_n (Damgard, Jurik and Nielsen, Int. J. Inf. Security 9, 2010). It needs p = q
-  = 3 mod 4 and gcd(p-1, q-1) = 2, so that -x^2 generates the units of Jacobi symbol 1. That an
-  exponent of half the length is indistinguishable from a full one rests on the hardness of
-  factoring n (Goldreich and Rosen, J. Cryptology 16, 2003), which DCR implies.
+  = 3 mod 4 and gcd(p-1, q-1) = 2, so that the units of Jacobi symbol 1 are a cyclic group, of
+  which -x^2 generates all or a subgroup of small index. That an exponent of half the length is
+  indistinguishable from a full one rests on the hardness of factoring n (Goldreich and Rosen,
+  J. Cryptology 16, 2003), which DCR implies.
 
 gmpy2 computes with the large integers; arguments and results are Python's integers.
 """

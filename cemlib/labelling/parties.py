@@ -187,8 +187,8 @@ class Aggregator:
         sums = unpack(round_.setting, plaintexts, round_.queries)
         steps = sums - np.sum(list(view.plain.values()), axis=0)
         counts: NDArray[np.float64] = steps / SCALE
-        _check_plausible(counts, round_.setting)
         self.view = replace(view, sums=sums, counts=counts)
+        _check_plausible(counts, round_.setting)
         return counts
 
     def _expect(self, sender: int, seen: Container[int]) -> None:
@@ -219,5 +219,6 @@ def _check_plausible(counts: NDArray[np.float64], setting: Setting) -> None:
         raise MessageError(
             f"tallies of image {query} are impossible: {votes[query]:.1f} votes from {n}"
             f" participants, or fewer than 0 or more than {n} for a class; a vote or a decryption"
-            " part was changed, and the round is void"
+            " part was changed, and the round is void; these tallies are known to the aggregator,"
+            " so they count in the privacy accounting, and the images cannot be asked about again"
         )

@@ -1,16 +1,8 @@
 """Carry out one round of collaborative labelling, with all parties in this process.
 
-    participant i:  Enc(x_i + v_i), with a tag, and  v_i + e_i,  e_i ~ N(0, sigma^2 / N)
-    aggregator:     all Enc(x_i + v_i) and their tags, to everybody;  t = sum_i (v_i + e_i)
-    participants:   c = prod_i Enc(x_i + v_i);  c^(s_i), from which m = sum_i x_i + sum_i v_i
-    aggregator:     m - t = sum_i x_i - sum_i e_i,   whose noise is N(0, sigma^2)
-
 The messages are the same bytes that `cemlib.labelling.roles` sends over sockets. See
-docs/labelling_protocol.md for what this protects, and what it does not.
-
-When a participant drops out, the round is void, and the others begin a new one, with a `Setting` of
-fewer participants and new keys. The old shares must be destroyed: if the lost participant came
-back, the same votes could be released twice.
+docs/labelling_protocol.md for the round, what it protects, what it does not, and what to do when a
+participant drops out.
 """
 
 import numpy as np

@@ -20,7 +20,9 @@ def _way(row: Row) -> str:
     return f"ours: packing {row['packing']}, blinding {row['blinding']}{beforehand}"
 
 
-POSTERIOR = "IEL weights an answer by the probability, given the noise, that it has the most votes."
+POSTERIOR = (
+    "IEL weights an answer by the probability, given the noisy counts, that it has most votes."
+)
 _ACCURACIES: tuple[Column, ...] = (
     ("CaPC-style [%] ↑", mean("capc_top1", 2, 100)),
     ("IEL [%] ↑", mean("iel_top1", 2, 100)),
@@ -105,7 +107,7 @@ def notes(study: LabellingStudy) -> list[str]:
     key = " It is for testing: it protects nothing." if bits < SECURE_BITS else ""
     weight = "" if study.certainty == "entropy" else f" {POSTERIOR}"
     return [
-        f"{n} participants vote on {study.queries} images, each participant in turn is the"
+        f"{n} participants vote on {study.queries} images, and each of them in turn is the"
         f" requester; accuracies are means over the participants. Mean over the repeats ± half"
         " width of the 95 % Student-t interval; every repeat redistributes the same images, so"
         " the intervals cover repeated training, not new data.",

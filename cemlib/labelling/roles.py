@@ -18,7 +18,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -50,10 +50,11 @@ class Seat:
     seconds: float = 600.0  # limit of the round, after which it gives up waiting for the others
 
     def round(self, images: Images, nonce: bytes) -> Round:
-        """Return the round of these images."""
-        digest = hashlib.sha256("".join(queries.digests(images)).encode()).hexdigest()
+        """Return the round of these images; raise LabellingError if they are too many."""
         own = self.public
-        return Round(own.key, own.setting, len(images), nonce.hex(), digest)
+        round_ = Round(own.key, own.setting, len(images), nonce.hex())  # checks before the hashing
+        digest = hashlib.sha256("".join(queries.digests(images)).encode()).hexdigest()
+        return replace(round_, images_digest=digest)
 
 
 async def request(seat: Seat, images: Images) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from cemlib.models.uncoding import Uncoding
 
@@ -54,8 +55,9 @@ class ResidualNetwork(nn.Module):
         blocks: Number of residual blocks of constant width.
         width: Number of their channels.
         doublings: Number of times the side doubles (2 for a cut after two pools). Where
-            h 2**doublings exceeds H, rows and columns at the bottom and the right are cut off,
-            since a layer with a stride begins at the top left.
+            h 2**doublings exceeds H by less than 2**doublings, rows and columns at the bottom and
+            the right are cut off, since a layer with a stride begins at the top left; where it
+            exceeds H by more, as behind layers without padding, the maps are interpolated.
         hints: Additional input channels of the last block, of the size of the images.
         answers: Channels of the maps; by default those of the images.
     """
@@ -74,7 +76,7 @@ class ResidualNetwork(nn.Module):
         answers: int | None = None,
     ) -> None:
         super().__init__()
-        self.image_shape = image_shape
+        self.image_shape, self.scale = image_shape, 2**doublings
         body: list[nn.Module] = [ResBlock(in_channels, width), nn.ReLU(inplace=True)]
         for _ in range(blocks):
             body += [ResBlock(width, width), *([nn.ReLU(inplace=True)] if self.rectified else [])]
@@ -87,7 +89,11 @@ class ResidualNetwork(nn.Module):
     def forward(self, features: Tensor, hint: Tensor | None = None) -> Tensor:
         """Map (B, in_channels, h, w), and a hint (B, hints, H, W), to (B, answers, H, W)."""
         _, height, width = self.image_shape
-        maps: Tensor = self.layers(features)[..., :height, :width]
+        maps: Tensor = self.layers(features)
+        if max(maps.shape[2] - height, maps.shape[3] - width) < self.scale:
+            maps = maps[..., :height, :width]  # layers with a stride round up, from the top left
+        else:  # layers without padding
+            maps = F.interpolate(maps, (height, width), mode="bilinear", align_corners=False)
         if hint is not None:
             maps = torch.cat([maps, hint.to(maps.dtype, memory_format=torch.channels_last)], 1)
         found: Tensor = self.last(maps)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -177,8 +178,9 @@ class SplitModel(nn.Module):
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Return the device of a network's weights; the CPU if it has none."""
-    return next((weights.device for weights in model.parameters()), torch.device("cpu"))
+    """Return the device of a network's weights or buffers; the CPU if it has none."""
+    tensors = chain(model.parameters(), model.buffers())
+    return next((each.device for each in tensors), torch.device("cpu"))
 
 
 def check_fits(shape: Shape, entries: int, halvings: int) -> None:

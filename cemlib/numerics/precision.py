@@ -1,7 +1,7 @@
 """The threads and the precision of a job: float32, or bfloat16 where that is faster.
 
-Only operations that autocast covers (convolutions, matrix products) use bfloat16; weights, their
-updates, losses, surrogates and statistics are float32 or better.
+Convolutions, matrix products and the element-wise layers between them use bfloat16, up to the
+features; weights, their updates, losses, surrogates and statistics are float32 or better.
 """
 
 import torch

@@ -16,11 +16,18 @@ class Sums:
         self._totals: Tensor | None = None  # the weights' sum comes last
 
     def add(self, values: Mapping[str, Tensor], weight: float = 1.0) -> Tensor:
-        """Add weighted scalars, with the same names in every call; return them in a vector."""
+        """Add weighted scalars, and return them in a vector.
+
+        Raises:
+            ValueError: if they have other names than those that were added before.
+        """
         scalars = torch.stack([value.detach().to(torch.float64) for value in values.values()])
         now = torch.cat([scalars, torch.ones_like(scalars[:1])])
         if self._totals is None:
             self._names, self._totals = tuple(values), torch.zeros_like(now)
+        elif self._names != tuple(values):
+            before, found = ", ".join(self._names), ", ".join(values)
+            raise ValueError(f"logged {found}, but before {before}; log the same in every call")
         self._totals += now * weight
         return scalars
 

@@ -45,6 +45,7 @@ _IMPORT = re.compile(r"^ *(?:from|import) (cemlib[\w.]*)(?: import (\([^)]*\)|.*
 _RELATIVE = re.compile(r"^ *from \.", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 LIBRARIES = ("numpy", "safetensors", "torch")
+_WRITTEN = ("results", "docs", "README.md", "CHANGELOG.md", "config/README.md")  # below the root
 
 
 @cache
@@ -168,10 +169,16 @@ def library_versions() -> dict[str, str]:
 
 @cache
 def git_state() -> dict[str, Any]:
-    """Return the commit of the package's checkout, and whether its tracked files were changed."""
+    """Return the commit of the package's checkout, and whether its tracked files were changed.
+
+    Pages and published tables do not count: they decide no number, and are written while studies
+    run.
+    """
     is_tracked = bool(_git("ls-files", "__init__.py"))  # else it is another project's repository
     commit = _git("rev-parse", "HEAD") if is_tracked else ""
-    changed = _git("status", "--porcelain", "--untracked-files=no") if is_tracked else ""
+    counted = (":/", *(f":(top,exclude){place}" for place in _WRITTEN))
+    status = ("status", "--porcelain", "--untracked-files=no", "--", *counted)
+    changed = _git(*status) if is_tracked else ""
     return {"commit": commit or "unknown", "dirty": bool(changed)}
 
 

@@ -52,8 +52,10 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         for accuracy in targets(there, sweeps):
             at = {"knowledge": knowledge, "accuracy": accuracy}
             rows += [at | row for row in _families_at(accuracy, families, sweeps)]
-    table = pd.DataFrame(rows, columns=_columns(sweeps)).astype({"n_pairs": "Int64"})
-    return with_verdicts(table, table["p"].notna())
+    columns = [*_columns(sweeps), "at_chance"]
+    table = pd.DataFrame(rows, columns=columns).astype({"n_pairs": "Int64", "at_chance": bool})
+    by_chance = table.pop("at_chance")
+    return with_verdicts(table, table["p"].notna(), by_chance)
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Curves:
         return found
 
     def late_seeds(self, accuracy: float, flag: str = "unconverged") -> int:
-        """Count the seeds with an unconverged attack on a defence that a curve is read from."""
+        """Count the seeds that have a flag on a defence that a curve is read from."""
         late, found = self.points[self.points[flag] > 0], set[int]()
         curves = [(None, self.whole), *self.without.items()] if len(late) else []
         for left_out, curve in curves:
@@ -157,6 +159,7 @@ def _families_at(accuracy: float, families: dict[str, Curves], sweeps: Sweeps) -
             "n_unconverged_recon": there[name].late_seeds(accuracy, "unconverged_recon"),
             "reference": reference,
             "unconverged": "",
+            "at_chance": False,
         }
         for column in columns:
             row |= mean_columns(column, values[name][column])
@@ -204,4 +207,6 @@ def _difference(sides: Mapping[str, Curves], accuracy: float) -> Row:
     both = pd.concat(values, axis=1).dropna()
     found = paired_difference(*(both.iloc[:, side].tolist() for side in (0, 1)))
     half, pairs = found["ci_high"] - found["difference"], int(found["n_pairs"])
-    return found | {"detectable": detectable(half, pairs), "unconverged": ", ".join(late)}
+    found["detectable"] = detectable(half, pairs)
+    found["at_chance"] = any(each.late_seeds(accuracy, "at_chance") for each in kept)
+    return found | {"unconverged": ", ".join(late)}

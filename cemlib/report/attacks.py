@@ -52,7 +52,7 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
             line: Any = {"marker": look.marker, "markevery": every}
             over = over_seeds(found, score)
             mean_and_range(panel, over, look.colour, band=row == 0, **line)
-            _mark_end(panel, found, over["mean"], look.colour)
+            _mark_end(panel, found, over["mean"], look)
         if row == 0:
             panel.set_title(f"{readable(attack)}, attacker has {readable(knowledges[column])}")
             log_scale(panel)
@@ -104,8 +104,9 @@ def _lines(panel: Axes, rows: pd.DataFrame, style: Mapping[str, Look]) -> None:
     log_scale(panel)
 
 
-def _mark_end(panel: Axes, rows: pd.DataFrame, mean: "pd.Series[float]", colour: str) -> None:
+def _mark_end(panel: Axes, rows: pd.DataFrame, mean: "pd.Series[float]", look: Look) -> None:
     """Mark the end of a line if one of its attacks had not converged."""
     if unconverged(rows, "mse").any() and not mean.empty:
         end = (mean.index[-1], mean.iloc[-1])
-        panel.annotate(MARK, end, xytext=(2, 0), textcoords="offset points", color=colour)
+        panel.plot(*end, look.marker, color=look.colour, mfc="white", zorder=3)
+        panel.annotate(MARK, end, xytext=(2, 0), textcoords="offset points", color=look.colour)

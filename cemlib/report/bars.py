@@ -62,7 +62,8 @@ def forest(compared: pd.DataFrame, defences: Sequence[str], knowledge: str) -> F
     title = f"attacker has {readable(knowledge)}"
     if len(errors):
         reference = readable(errors["reference"].iloc[0])
-        title = f"difference from {reference}, {title}; filled: shown after Holm's correction"
+        shown = "filled: MSE difference shown after Holm's correction (accuracy: not tested)"
+        title = f"difference from {reference}, {title}; {shown}"
     figure.suptitle(title, fontsize=9)
     return figure
 
@@ -88,13 +89,19 @@ def _bars(
         panel.barh(place, width, height=0.62, color=colour, alpha=0.45, hatch=hatch, ec="black")
         panel.errorbar(found.mean, place, xerr=found.arms, color="black", capsize=3, linewidth=1.2)
         number = marked(written(found.mean), name in late)
-        _write(panel, place, found, number, wanted=len(values))
+        most = SCORES[score].scale * SCORES[score].bounds[1]
+        _write(panel, place, found, number, wanted=len(values), most=most)
     _name_rows(panel, [*names.values()])
 
 
-def _write(panel: Axes, place: int, found: Interval, number: str, wanted: int) -> None:
-    """Write the mean, and how many of the expected seeds it lacks, to the right of its bar."""
-    edge = max(v for v in (found.mean, found.high, 0.0) if math.isfinite(v))
+def _write(
+    panel: Axes, place: int, found: Interval, number: str, *, wanted: int, most: float
+) -> None:
+    """Write the mean, and how many of the expected seeds it lacks, to the right of its bar.
+
+    `most` is the largest possible value: matplotlib leaves out what stands outside of the axes.
+    """
+    edge = min(most, max(v for v in (found.mean, found.high, 0.0) if math.isfinite(v)))
     panel.annotate(
         with_failures(number, wanted - found.n, wanted),
         (edge, place),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from cemlib.records.scores import SCORES, TESTED, decimals, marked
-from cemlib.report.comparisons import UNCONVERGED
+from cemlib.report.comparisons import AT_CHANCE, UNCONVERGED
 from cemlib.report.style import readable
 from cemlib.report.tables import records
 from cemlib.report.worst_case import CEILING, WORST_CASE
@@ -22,8 +22,8 @@ significant difference" is no evidence of equality, since more seeds may show on
 
 _HEAD_OF_SWEEPS = """\
 The mean curve of each sweep is read at the same test accuracies, and compared with that of
-{reference}, the first. The difference in worst-case MSE is tested by a paired t test over the seeds
-(by a jackknife), with Holm's correction (number of tests: {tests}). Brackets hold the 95 %
+{reference}, the first. The difference in worst-case MSE is tested by a paired t test of the seeds'
+jackknife pseudo-values, with Holm's correction (number of tests: {tests}). Brackets hold the 95 %
 confidence interval of the difference, not corrected. "No significant difference" is no evidence of
 equality, since more seeds may show one.
 """
@@ -81,7 +81,10 @@ def _sentences_of_sweeps(table: pd.DataFrame) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for row in records(table[table["family"] != table["reference"]]):
         ours, theirs = readable(row["family"]), readable(row["reference"])
-        told = f"{ours}: no number, because its curve or that of {theirs} has no point here."
+        told = (
+            f"{ours}: no number, because its curve and that of {theirs} do not both reach this"
+            " accuracy on the seeds that they share, with all of them and without any one."
+        )
         if math.isfinite(row["difference"]):
             told = claim(row | {"defence": row["family"], "metric": TESTED})
         case = f"{readable(row['knowledge'])}, at {row['accuracy']:g} % accuracy"
@@ -115,10 +118,12 @@ def claim(row: Row, accuracy: Row | None = None) -> str:
         reference = readable(row["reference"])
         return f"{_verdict(row)}: there is no seed on which both it and {reference} have a result."
     numbers = f"MSE {_amount(row)}"
-    if _is_tested(row) and row["verdict"] != UNCONVERGED:
+    if _is_tested(row) and row["verdict"] not in (UNCONVERGED, AT_CHANCE):
         p = "p < 0.001" if row["p_holm"] < 0.001 else f"p = {row['p_holm']:.3f}"
         numbers += f", {p}, {row['n_pairs']} pairs of seeds"
     cost = f"; accuracy {_amount(accuracy)} percentage points" if accuracy else ""
+    if accuracy and accuracy["n_pairs"] != row["n_pairs"]:
+        cost += f", on {accuracy['n_pairs']} pairs of seeds, since attacks failed"
     return f"{_verdict(row)} ({numbers}{cost})."
 
 
@@ -128,6 +133,10 @@ def _verdict(row: Row) -> str:
     if row["verdict"] == UNCONVERGED:
         which = readable(row["unconverged"]).replace(", ", " and on ")
         return f"{name}: no verdict, because the attack on {which} had not converged"
+    if row["verdict"] == AT_CHANCE:
+        return (
+            f"{name}: no verdict, because classifiers of this defence or {reference} are at chance"
+        )
     if not _is_tested(row):
         return f"{name} could not be tested"
     if not is_shown(row):

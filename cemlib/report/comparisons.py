@@ -16,10 +16,10 @@ from cemlib.records.files import FileError
 from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import IDENTIFICATION, TESTED
 from cemlib.report.statistics import LEVEL, holm, paired_difference, two_level_intervals
-from cemlib.report.tables import present
+from cemlib.report.tables import at_chance, present
 from cemlib.report.worst_case import unconverged, worst_case
 
-NOT_SHOWN, UNCONVERGED = "no difference shown", "unconverged"
+NOT_SHOWN, UNCONVERGED, AT_CHANCE = "no difference shown", "unconverged", "at chance"
 _WITH_IMAGES = (TESTED, "ssim")  # scores that every image has
 _COLUMNS = (
     *("defence", "reference", "knowledge", "metric", "n_pairs", "n_images", "difference"),
@@ -63,7 +63,8 @@ def comparisons_table(
     table = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"n_images": "Int64"})
     tested = table["metric"] == TESTED
     table.loc[~tested, "p"] = math.nan
-    return with_verdicts(table, tested)
+    chance = runs.loc[at_chance(runs), "defence"]
+    return with_verdicts(table, tested, table[["defence", "reference"]].isin([*chance]).any(axis=1))
 
 
 def default_reference(defences: Sequence[str]) -> str:
@@ -96,18 +97,22 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
     return filled
 
 
-def with_verdicts(table: pd.DataFrame, tested: "pd.Series[bool]") -> pd.DataFrame:
+def with_verdicts(
+    table: pd.DataFrame, tested: "pd.Series[bool]", by_chance: "pd.Series[bool]"
+) -> pd.DataFrame:
     """Return a table of differences with ``p_holm``, corrected over all rows, and ``verdict``.
 
-    The verdict on a tested row is `UNCONVERGED` where ``unconverged`` names a side, none without a
-    p value, ``higher`` or ``lower`` where ``p_holm`` is below .05, and `NOT_SHOWN` elsewhere; other
-    rows have none. A row that is `UNCONVERGED` still counts in Holm's correction: otherwise
-    an attack that was stopped early would make the p values of the others smaller.
+    The verdict on a tested row is `UNCONVERGED` where ``unconverged`` names a side, `AT_CHANCE`
+    where it rests on a classifier at chance (``by_chance``), none without a p value, ``higher`` or
+    ``lower`` where ``p_holm`` is below .05, and `NOT_SHOWN` elsewhere; other rows have none. A row
+    that is `UNCONVERGED` still counts in Holm's correction: otherwise an attack that was stopped
+    early would make the p values of the others smaller.
     """
     corrected = pd.Series(holm(table["p"].tolist()), table.index)
     difference, shown = table["difference"], corrected < 1 - LEVEL
     words = {
         UNCONVERGED: tested & (table["unconverged"] != ""),
+        AT_CHANCE: tested & by_chance,
         "": corrected.isna(),
         "higher": shown & (difference > 0),
         "lower": shown & (difference < 0),

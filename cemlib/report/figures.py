@@ -97,7 +97,7 @@ FIGURES = (
         " the seeds. Left, the worst-case MSE, which is tested: a filled mark is a difference that"
         " is shown after Holm's correction over all defences and both kinds of knowledge, an open"
         " one is not, whatever its interval. Right, the accuracy, which is not tested. † marks a"
-        " defence without a verdict: an attack on it or on the reference had not converged.",
+        " defence without a verdict: the attack quoted for it or the reference had not converged.",
     ),
     Drawing(
         "releases",

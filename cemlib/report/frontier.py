@@ -12,13 +12,13 @@ import pandas as pd
 
 from cemlib.records.scores import IDENTIFICATION
 from cemlib.report.style import readable
-from cemlib.report.tables import records
+from cemlib.report.tables import at_chance, records
 from cemlib.report.worst_case import unconverged, worst_case
 
 Settings = Mapping[str, bool | int | float | str]
 SCORES_OF_POINTS = ("mse", "ssim", "recon_top1", "leakage_nats")
 _FLAGS = {"unconverged": "mse", "unconverged_recon": IDENTIFICATION}
-_OF_POINTS = ("knowledge", "defence", "seed", "mse", "ssim", "recon_top1", *_FLAGS)
+_OF_POINTS = ("knowledge", "defence", "seed", "mse", "ssim", "recon_top1", *_FLAGS, "at_chance")
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,11 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
     It has ``accuracy`` in %, the ``leakage_nats`` of the run, the other `SCORES_OF_POINTS` of the
     worst case, and the swept numbers by their keys; NaN where a result failed. ``unconverged`` is 1
     where the attack had not converged, and ``unconverged_recon`` where the one that ``recon_top1``
-    is quoted from had not.
+    is quoted from had not; ``at_chance`` is 1 where the classifier is.
     """
-    of_runs = runs[["defence", "seed", "top1", "leakage_nats"]]
+    of_runs = runs[["defence", "seed", "top1", "leakage_nats"]].assign(
+        at_chance=at_chance(runs).astype(float)
+    )
     found = worst_case(attacks).merge(
         of_runs, on=["defence", "seed"], how="left", validate="many_to_one"
     )

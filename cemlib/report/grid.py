@@ -48,7 +48,8 @@ def reconstructions(
     always, titles = [names[0], reference], {name: readable(name) for name in names}
     if sweeps is not None:
         names = equally_accurate(names, sweep_points(runs, attacks, sweeps), sweeps)
-        always += [name for name in names if name in next(iter(sweeps.families.values()))]
+        first = next(iter(sweeps.families.values()))
+        always += [name for name in names if name in first][:1]
         titles |= sweeps.titles()
     ok = strongest[strongest["status"] == "ok"].sort_values("seed").drop_duplicates("defence")
     lowest = {row["defence"]: row for row in records(ok)}

@@ -41,6 +41,7 @@ _OWN = {
     "surrogate/gate": "gate",
     "surrogate/spared": "share of metric spared",
     "surrogate/effective_rank": "effective rank",
+    "surrogate/image_rank": "rank of what shows the image",
     "surrogate/variance": "variance",
     "surrogate/reached": "components reached",
     "surrogate/stale": "staleness of factors",

@@ -108,9 +108,9 @@ def age_lost_results(jobs: Sequence[AnyJob]) -> None:
 
 
 def restore_times(jobs: Sequence[AnyJob]) -> None:
-    """Give results back the times that `age_lost_results` changed; they must belong to the study.
+    """Give results back the times that `age_lost_results` changed, which a dry run does, too.
 
-    `publish` and `track` compare times, and a dry run of Snakemake changes them, too.
+    `cemlib run`, `publish` and `track` compare times.
     """
     for record, job in owners(jobs).items():
         _age(beside(job, record), LONG_AGO, lost=False)

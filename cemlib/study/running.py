@@ -19,6 +19,8 @@ def run_job(job: AnyJob) -> Iterator[Path | str]:
     """
     for record in stale(job):
         record.unlink(missing_ok=True)
+        # A learning curve without a record would be taken for one that grows.
+        record.with_name("history.jsonl").unlink(missing_ok=True)
     left = tuple(part for part in job.parts if stale(part))
     if left or not job.parts:
         yield from rerun_job(replace(job, parts=left))

@@ -8,6 +8,7 @@ from cemlib.records.lock import locked
 from cemlib.study.environment import CONTINUE
 from cemlib.study.finished import finished
 from cemlib.study.job import AnyJob, AnyPlan
+from cemlib.study.rules import restore_times
 from cemlib.study.workers import Outcome, Workers
 
 RUNNING = (
@@ -35,6 +36,7 @@ def run_study(plan: AnyPlan, jobs: Sequence[AnyJob], slots: int) -> Iterator[str
     lock = locked(root.parent / ".locks" / root.name, RUNNING)
     with lock, Workers(slots, plan.study.threads) as workers:
         plan.write_config()
+        restore_times(jobs)
         schedule = Schedule(jobs)
         yield from run_schedule(schedule, workers)
     if schedule.failed:

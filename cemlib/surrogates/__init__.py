@@ -1,8 +1,6 @@
 """Surrogates of conditional entropy: penalties that keep the features of a class close together.
 
-To add one, write a file with its formula and source, and a class derived from `Surrogate`; add a
-line to `SURROGATES` and its options to `cemlib.config.surrogates`; say how it fails in
-docs/surrogates.
+docs/extending.md says how to add one.
 """
 
 from typing import Any

@@ -96,6 +96,11 @@ class Surrogate(nn.Module):
         for part in self._parts():
             part.reseed(seed)
 
+    def forget(self) -> None:
+        """Forget statistics of features that the client computes no longer, since it was pruned."""
+        for part in self._parts():
+            part.forget()
+
     def log(self) -> dict[str, float]:
         """Return the value and the logged scalars of the last batch."""
         return {name: float(note) for name, note in self._last.items()}

@@ -9,7 +9,7 @@ of the features of class c, p_c = m_c / B and noise of variance sigma^2,
 bounds, per dimension, the information in z + noise beyond the class. It needs no clusters, and
 depends on the directions of the spread, not only on its total. Each Sigma_c is the covariance of an
 exponentially weighted mixture of batches, with weight 1 - d for this batch, which has mean m and
-scatter S, and d for the past:
+covariance S (divided by m_c), and d for the past:
 
     Sigma <- d Sigma + (1 - d) (S + d (m - mu)(m - mu)^T),   mu <- d mu + (1 - d) m
 
@@ -174,6 +174,10 @@ class LogDet(Surrogate):
             "variance": (present @ spread) / classes,
             "stale": (present @ stale) / classes,
         }
+
+    def forget(self) -> None:
+        """Give the past no weight in the next moments of each class."""
+        self.samples.zero_()
 
     def reseed(self, seed: int) -> None:  # noqa: ARG002 - draws nothing
         """Factorise at the next step, so that a resumed training does the same steps."""

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from cemlib.records.files import FileError, atomic
 from cemlib.records.lock import locked
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 SQLITE = "sqlite:///"
 NOTE = "mlflow.note.content"  # tag: a description in Markdown
-# MLflow's settings where the user has none: no telemetry, no progress bars, and about 15 s instead
-# of several minutes until a server counts as away.
+# MLflow's settings where the user has none: no telemetry, no progress bars, and an unreachable
+# server is reported after about 15 s instead of several minutes.
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
@@ -55,6 +56,13 @@ class Store:
                     f"{self.address}: the experiment {name!r} was deleted there; restore it with"
                     f" `mlflow experiments restore --experiment-id {found.experiment_id}`"
                     " or give the study another name"
+                )
+            there = Path(unquote(urlsplit(found.artifact_location).path)).resolve()
+            if self.artifacts is not None and there != (self.artifacts / name).resolve():
+                raise TrackingError(
+                    f"{self.address}: keeps the files of {name!r} in {there}, so the database was"
+                    " moved or copied; move it away and repeat: everything is uploaded anew from"
+                    " the result folder"
                 )
             return str(found.experiment_id)
         place = None if self.artifacts is None else (self.artifacts / name).as_uri()

@@ -97,6 +97,7 @@ def defend(
     return fit(study, DEFENDED, data.to(device or device_of(model)), network)
 
 
+@torch.enable_grad()
 def fit(
     study: Study,
     defence: str,
@@ -108,8 +109,9 @@ def fit(
     """Train one defence of a study on data and a network in memory, without writing files.
 
     The result is, bit for bit, that of the training job with the same settings, data, network, seed
-    and number of threads. The study's sections `data` and `model` are not used. torch's number of
-    CPU threads becomes the study's `threads`, and torch's global random state is changed.
+    and number of threads. The study's sections `data` and `model`, and a defence's `model`, are not
+    used. torch's number of CPU threads becomes the study's `threads`, and torch's global random
+    state and, on a GPU, the options of cuDNN are changed.
 
     Args:
         study: The settings, from `cemlib.config.parse`.

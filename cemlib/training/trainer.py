@@ -81,17 +81,26 @@ class Trainer:
 
     def pass_over(self, number: int) -> Row:
         """Do the training steps of an epoch, without validation, fit and selection."""
-        self.prune_before(number)
+        if self.prune_before(number) and self.surrogate is not None:
+            self.surrogate.reseed(derive(self.seed, "surrogate", number))
+            self.surrogate.forget()
+            if self.surrogate.refit:
+                self._fit(self.surrogate, number)
         if self.surrogate is not None and self.step.rates(number)[0].lambda_eff > 0:
             learn_metric(self.surrogate, self.deployed, self.data.train.images, self.seed, number)
         return self.step.pass_over(number)
 
-    def prune_before(self, number: int) -> None:
-        """Prune the client if that is due; the optimiser of its smaller weights starts anew."""
+    def prune_before(self, number: int) -> bool:
+        """Prune the client if that is due, and return whether it was.
+
+        The optimiser of its smaller weights starts anew.
+        """
         pruning = self.defended.pruning
-        if pruning is not None and self.client_widths is None and number > pruning.epoch:
-            self.client_widths = prune(self.deployed.model, pruning.ratio)
-            self.step = Step(self.defended, self.batches, self.settings, self.seed)
+        if pruning is None or self.client_widths is not None or number <= pruning.epoch:
+            return False
+        self.client_widths = prune(self.deployed.model, pruning.ratio)
+        self.step = Step(self.defended, self.batches, self.settings, self.seed)
+        return True
 
     def _validate(self, number: int) -> Row:
         """Return scores of the validation images, and the leakage estimated from them."""

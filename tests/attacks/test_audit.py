@@ -129,6 +129,43 @@ def test_pictures_show_an_image_of_each_class_above_what_was_reconstructed(net: 
         replace(found, attacked=[lost]).pictures("linear")
 
 
+def test_images_may_be_attacked_whose_memory_order_a_judge_cannot_take() -> None:
+    """The decoders' answers are channels_last, and `view` needs the usual order."""
+
+    class Viewing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.Linear(3 * 64, 10)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(x.view(len(x), -1))
+
+    judge, colour = Viewing(), IMAGES.expand(-1, 3, -1, -1)
+    net = nn.Sequential()
+    net.add_module("client", nn.Conv2d(3, 4, 3, 2, 1))
+    net.add_module("server", nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
+    given = {"images": colour, "labels": LABELS, "attacks": {"residual": QUICK}}
+    with torch.no_grad():  # as around the rest of a user's evaluation
+        found = cemlib.audit(net, "client", judge=judge, flip=True, **given)
+    assert {each.reason for each in found.attacked} == {None}
+
+
+def test_attacked_images_that_the_attacker_has_are_told(net: nn.Module) -> None:
+    own = {"test_images": IMAGES[:60], "test_labels": LABELS[:60], "attacks": LINEAR}
+    with pytest.warns(UserWarning, match="60 attacked images are also among"):
+        cemlib.audit(net, "client", seed=np.int64(1), **GIVEN, **own)
+
+
+def test_a_defended_network_is_measured_on_the_images_given() -> None:
+    client = nn.Sequential(nn.Conv2d(1, 4, 3, 2, 1), nn.BatchNorm2d(4))
+    net = nn.Sequential(client, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 10))
+    once = {"epochs": 1, "milestones": []}
+    defended = cemlib.defend(net, "0", **GIVEN, defence=NOISY, train=once)
+    large = IMAGES.repeat_interleave(2, 2).repeat_interleave(2, 3)
+    found = cemlib.audit(defended, images=large, labels=LABELS, attacks={"residual": QUICK})
+    assert {each.reason for each in found.attacked} == {None}
+
+
 def tiles(row: Any) -> Any:
     """The ten 8x8 images of a row: each pixel enlarged by 8, and 4 white pixels between them."""
     return row.reshape(68, 10, 68)[:64:8, :, :64:8].transpose(1, 0, 2)

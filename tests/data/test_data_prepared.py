@@ -65,6 +65,13 @@ def test_a_test_set_of_ones_own_stays_whole() -> None:
     )
 
 
+def test_the_test_images_may_have_the_highest_class_alone() -> None:
+    images = torch.rand(20, 1, 8, 8)
+    test = images[:4], torch.tensor([0, 1, 2, 3])
+    data = from_tensors(images, torch.arange(20) % 3, *test, every_class=False)
+    assert data.classes == ("0", "1", "2", "3")
+
+
 def test_no_images_are_refused() -> None:
     with pytest.raises(DataError, match="labels: there are none"):
         from_tensors(torch.zeros(0, 3, 8, 8, dtype=torch.uint8), torch.zeros(0, dtype=torch.long))

@@ -164,7 +164,8 @@ def test_the_claims_of_sweeps_are_about_families_at_the_same_accuracy(study: Stu
             " seeds).".replace("-", "−")
         ],
         "train data, at 50 % accuracy": [
-            "gated: no number, because its curve or that of noise has no point here."
+            "gated: no number, because its curve and that of noise do not both reach this accuracy"
+            " on the seeds that they share, with all of them and without any one."
         ],
     }
 

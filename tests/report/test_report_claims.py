@@ -36,6 +36,8 @@ def test_a_shown_difference_is_told_with_its_numbers_and_its_cost() -> None:
     accuracy = row(metric="top1", difference=-0.0123, ci_low=-0.02, ci_high=0.004)
     cost = "accuracy −1.23 [−2.00, +0.40] percentage points"
     assert claim(row(), accuracy) == f"{told}; {cost})."
+    other = claim(row(), accuracy | {"n_pairs": 4})
+    assert other == f"{told}; {cost}, on 4 pairs of seeds, since attacks failed)."
     numbers = {"difference": -0.02, "ci_low": -0.03, "ci_high": -0.01, "p_holm": 0.0004}
     assert claim(row(verdict="lower", **numbers)) == (
         "strong one is significantly less private than noise (MSE −0.0200 [−0.0300, −0.0100],"

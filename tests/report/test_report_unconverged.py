@@ -13,6 +13,7 @@ from synthetic_study import DEFENCES, Study, change, fill
 from cemlib.records.scores import MARK, NOTE
 from cemlib.report.at_accuracy import tradeoff_table
 from cemlib.report.build import Results, figures, write_tables
+from cemlib.report.claims import claims
 from cemlib.report.comparisons import comparisons_table
 from cemlib.report.frontier import SCORES_OF_POINTS, Sweeps, mean_curve, sweep_points
 from cemlib.report.style import save
@@ -166,6 +167,7 @@ def test_a_saved_figure_explains_the_mark(drawn: dict[str, Figure], tmp_path: Pa
 
 
 LOST = (math.nan, math.nan)  # of a seed that failed
+CHANCE = 10.0  # accuracy of a classifier at chance
 
 
 def points_of(
@@ -179,6 +181,7 @@ def points_of(
         {"family": family, "knowledge": "train_data", "defence": member, "seed": seed}
         | dict.fromkeys(SCORES_OF_POINTS, error)
         | {"accuracy": accuracy, "unconverged": int((member, seed) == late), "unconverged_recon": 0}
+        | {"at_chance": int(accuracy == CHANCE)}
         for family, members in families.items()
         for member, of_seeds in members.items()
         for seed, (accuracy, error) in enumerate(of_seeds)
@@ -218,6 +221,19 @@ def test_an_unfinished_attack_on_a_seed_of_one_side_bars_no_difference() -> None
     row = late_at_92(("weak", 3))
     assert (row["n_of_first"], row["unconverged"], row["n_pairs"]) == (1, "", 2)
     assert row["verdict"] in ("higher", "no difference shown")
+
+
+def test_a_curve_that_is_read_from_a_classifier_at_chance_has_no_verdict() -> None:
+    lost = [(CHANCE, error) for error in (0.067, 0.068, 0.069)]
+    points, families = points_of(
+        ("", 0),
+        noise={"weak": [(90.0, 0.01)] * 3, "strong": [(70.0, 0.015)] * 3},
+        other={"mild": [(90.0, 0.01)] * 3, "hard": lost},
+    )
+    table = tradeoff_table(points, Sweeps(families, match_accuracy=[80.0]))
+    assert table["verdict"].tolist() == ["", "at chance"]
+    assert table["p_holm"].iloc[1] < 0.05
+    assert "classifiers of this defence or noise are at chance" in claims(table)
 
 
 @pytest.mark.parametrize(("unfinished_seed", "count"), [(2, 1), (1, 0)])

@@ -7,6 +7,8 @@ import surrogate_references as reference
 import torch
 from surrogate_batches import BATCHES, batch, built, compare, of_seed, value_and_gradient
 
+from cemlib.config.surrogates import Shortcut
+
 CASES = [(name, {}) for name in BATCHES]
 CASES += [
     ("unequal", {"moments": "raw", "variance": "diagonal", "gate": "log"}),
@@ -131,6 +133,12 @@ def test_a_nonnegative_strength_never_rewards_spread():
     assert of_seed(free, z, y) < of_seed(bounded, z, y) == gated(z, y)
     of_seed(bounded, z, y).backward()
     assert bounded.a.grad == 0
+
+
+def test_a_nonnegative_strength_starts_above_zero():
+    """At 0 and below it has no gradient, so that the slots would never act."""
+    with pytest.raises(ValueError, match="residual is 0; with `nonnegative` it must be above 0"):
+        Shortcut(nonnegative=True, residual=0.0)
 
 
 def test_notes_of_shortcut():

@@ -50,6 +50,18 @@ def test_float32_is_right_where_the_covariance_is_ill_conditioned():
     assert 5e3 < widest < 2e4
 
 
+@pytest.mark.parametrize("momentum", [None, 0.9])
+def test_after_forgetting_the_moments_are_those_of_the_next_batch(momentum):
+    """As after a pruning, which changes all features."""
+    z, y, num_classes = batch("balanced")
+    used, fresh = (built("logdet", num_classes, z.shape[1], momentum=momentum) for _ in range(2))
+    used(z + 5, y)
+    used.forget()
+    used.reseed(0)
+    assert used(z, y).item() == pytest.approx(fresh(z, y).item(), rel=1e-12)
+    assert torch.allclose(used.covariances, fresh.covariances, rtol=1e-12)
+
+
 def test_reseeding_refreshes_at_the_next_step():
     surrogate, reference = pair(refresh=100)
     for z, y in batches():

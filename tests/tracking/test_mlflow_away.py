@@ -171,6 +171,20 @@ def test_a_server_that_is_away_or_does_not_answer(
     assert "secret" not in str(caught.value)
 
 
+def test_a_database_that_was_moved_is_not_written_into_the_old_place(
+    study: Study, tmp_path: Path
+) -> None:
+    study.add_run("none", 0)
+    study.track()
+    (tmp_path / "moved").mkdir()
+    place = Path(study.uri.removeprefix("sqlite:///"))
+    shutil.move(place, tmp_path / "moved/mlflow.db")
+    study.uri = f"sqlite:///{tmp_path / 'moved/mlflow.db'}"
+    study.add_run("none", 1)
+    with pytest.raises(TrackingError, match="the database was moved or copied"):
+        study.track()
+
+
 def test_an_experiment_deleted_in_mlflow(study: Study, store: Store) -> None:
     study.track()
     identity = store.experiment().experiment_id

@@ -16,6 +16,7 @@ from cemlib.config.study import JUDGE
 from cemlib.evaluation.attack import attack
 from cemlib.models import SplitModel
 from cemlib.numerics.divergence import DivergedError
+from cemlib.numerics.sums import Sums
 from cemlib.surrogates import SURROGATES
 from cemlib.training.fit import fit
 
@@ -108,6 +109,23 @@ def test_a_pretrained_network_would_be_trained_on() -> None:
 def test_what_does_not_fit_is_refused(defence: str, network: Network, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         fit(tiny(), defence, blob_data(), network)
+
+
+def test_frozen_layers_keep_their_statistics() -> None:
+    def network() -> SplitModel:
+        model = own("first", image_shape=(1, 16, 16))().narrowed(8)
+        frozen = nn.Sequential(nn.BatchNorm2d(1).requires_grad_(False), model.encoder)
+        return SplitModel(frozen, model.head)
+
+    found = fit(tiny(), "noise", blob_data(), network)
+    assert found.deployed.model.encoder[0].running_mean.tolist() == [0.0]
+
+
+def test_what_a_surrogate_logs_has_the_same_names_in_every_call() -> None:
+    sums = Sums()
+    sums.add({"spread": torch.tensor(10.0)})
+    with pytest.raises(ValueError, match="logged other, but before spread"):
+        sums.add({"other": torch.tensor(2.0)})
 
 
 def test_pruning_asks_for_a_stack_of_convolutions_before_it_trains() -> None:

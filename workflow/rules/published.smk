@@ -6,6 +6,9 @@ for EACH in PUBLISHED:
             f"published_{EACH.plan.study.experiment}_compare"
         input:
             EACH.written,
+            tables=sorted(
+                Path("results/published", EACH.plan.study.experiment).glob("*.csv")
+            ),
         output:
             told(EACH),
         log:

@@ -2,8 +2,7 @@
 
 The server and the attackers see releases only, in training, validation and test.
 
-To add one, write a file with its formula, its source and how it fails, and a class derived
-from `Channel`; add a line to `CHANNELS` and its options to `cemlib.config.defences`.
+docs/extending.md says how to add one.
 """
 
 from typing import Any

@@ -1,7 +1,6 @@
 """Training penalties: defences that add to the training loss and are not deployed.
 
-To add one, write a file with its formula, its source and how it fails, and a class derived from
-`Penalty`; add a line to `PENALTIES` and its options to `cemlib.config.defences`.
+docs/extending.md says how to add one.
 """
 
 from cemlib.defences.penalties.arl import AdversarialDecoder
