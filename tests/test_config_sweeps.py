@@ -11,6 +11,7 @@ from cemlib.config import ConfigError, load, parse
 from cemlib.config.sweeps import MAX_MEMBERS, PLACES
 from cemlib.study.plan import Plan
 
+ATTACKS = {"linear": {}, "residual": {}, "decoder": {}}
 STUDY: dict[str, Any] = {
     "experiment": "test",
     "data": {"source": "digits"},
@@ -102,9 +103,11 @@ def test_an_attack_depends_on_the_mirror_images_of_the_study() -> None:
     """The attacker mirrors images if the study does, whatever the attacked defence does."""
     plain = {"defences": {"plain": {"train": {"augment": {"flip": False}}}}}
     with_, without = (
-        parse(study() | plain | {"train": {"augment": {"flip": flip}}}) for flip in (True, False)
+        parse(study() | plain | {"train": {"augment": {"flip": flip}}, "attacks": ATTACKS})
+        for flip in (True, False)
     )
-    assert with_.attack_slice("plain", "linear") != without.attack_slice("plain", "linear")
+    slices = [[each.attack_slice("plain", name) for each in (with_, without)] for name in ATTACKS]
+    assert [one != other for one, other in slices] == [name == "decoder" for name in ATTACKS]
     assert with_.train_slice("plain") == without.train_slice("plain")
 
 

@@ -229,7 +229,8 @@ class Study(AnyStudy):
         settings = self.attacks[attack]
         sections = {**self.train_slice(defence), "attack": settings.plain()}
         mirrored = self.train.augment.flip
-        if mirrored != sections["train"]["augment"]["flip"]:  # the attacker follows the study
+        own = sections["train"]["augment"]["flip"]
+        if getattr(settings, "flip", False) and mirrored != own:  # the attacker follows the study
             sections["study"] = {"train": {"augment": {"flip": mirrored}}}
         if settings.begins_with is not None:
             sections["start"] = self.attacks[settings.begins_with].plain()

@@ -149,7 +149,7 @@ def audit(
     mirrored = {"augment": {"flip": flip}}
     study = small_study(seed, defences=noise, attacks=attacks, train=mirrored)
     if count := data.duplicates_train_test:
-        told = f"{count} attacked images are also among `images`: the train_data attacker has them"
+        told = f"{count} attacked images equal images that the train_data attacker has"
         warnings.warn(f"{told}, so its error is too low", stacklevel=2)
     victim = _victim(model, cut, data.image_shape, noise_std)
     data = data.to(device or device_of(victim.model))

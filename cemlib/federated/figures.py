@@ -128,13 +128,13 @@ def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
     for variant in plan.study.variants:
         attack, error = strongest(results.attacks, variant)
         if attack is None:
-            rows[f"{readable(variant)}\nfailed"] = None
+            rows[f"{readable(variant)}\nan attack failed"] = None
             continue
         file = attack_folder(plan, variant, plan.study.seeds[0], attack).reconstructions
         originals, below = read_strip(checked(file))
         rows[f"{readable(variant)}\n{readable(attack)}, {significant(error, 2)}"] = below
     if originals is None:
-        return empty_figure("every attack failed")
+        return empty_figure("on every variant an attack failed")
     blank = np.full_like(originals, 255)
     shown = {name: blank if row is None else row for name, row in rows.items()}
     return picture_rows({"original": originals} | shown, spacing=1.12)

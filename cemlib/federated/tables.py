@@ -147,8 +147,7 @@ def privacy_table(results: Results, study: Federated) -> pd.DataFrame:
 def tradeoff_table(results: Results, study: Federated) -> pd.DataFrame:
     """Return accuracy and the worst case over the attacks, with the settings of each variant."""
     worst = results.attacks[results.attacks["attack"] == WORST_CASE].set_index("defence")
-    ends = ("mean", "ci_low", "ci_high")
-    columns = ["failed", *(f"{score}_{end}" for score in MEASURES for end in ends)]
+    columns = [f"{score}_{end}" for score in MEASURES for end in ("mean", "ci_low", "ci_high")]
     table = accuracy_table(results, study).drop(columns=["epsilon", *_FATES])
     return table.join(worst[columns], on="variant")
 

@@ -44,7 +44,8 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         have; Holm's correction is over all rows. ``detectable`` is the difference that the test
         finds with a probability of 80 %, given the spread and without Holm's correction, which
         needs a larger one. ``unconverged`` names the sides of a difference that rest on such a
-        seed.
+        seed; the ``verdict`` is that of `with_verdicts`, `AT_CHANCE` where one of these defences is
+        at chance.
     """
     rows: list[Row] = []
     for knowledge, there in points.groupby("knowledge", sort=False):

@@ -63,7 +63,7 @@ def forest(compared: pd.DataFrame, defences: Sequence[str], knowledge: str) -> F
     if len(errors):
         reference = readable(errors["reference"].iloc[0])
         shown = "filled: MSE difference shown after Holm's correction (accuracy: not tested)"
-        title = f"difference from {reference}, {title}; {shown}"
+        title = f"difference from {reference}, {title}\n{shown}"
     figure.suptitle(title, fontsize=9)
     return figure
 

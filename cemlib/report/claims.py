@@ -134,9 +134,7 @@ def _verdict(row: Row) -> str:
         which = readable(row["unconverged"]).replace(", ", " and on ")
         return f"{name}: no verdict, because the attack on {which} had not converged"
     if row["verdict"] == AT_CHANCE:
-        return (
-            f"{name}: no verdict, because classifiers of this defence or {reference} are at chance"
-        )
+        return f"{name}: no verdict, because it or {reference} rests on a classifier at chance"
     if not _is_tested(row):
         return f"{name} could not be tested"
     if not is_shown(row):

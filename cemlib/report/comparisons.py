@@ -52,7 +52,9 @@ def comparisons_table(
         raise ValueError(f"reference {reference!r} has no results; there are {', '.join(names)}")
     others = [name for name in names if name != reference]
     families: list[tuple[Any, str, pd.DataFrame]] = [("", "top1", runs)]
-    for knowledge, found in worst_case(attacks).groupby("knowledge", sort=False):
+    chance = runs[["defence", "seed"]].assign(at_chance=at_chance(runs))
+    strongest = worst_case(attacks).merge(chance, on=["defence", "seed"], how="left")
+    for knowledge, found in strongest.groupby("knowledge", sort=False):
         families += [(knowledge, score, found) for score in (*_WITH_IMAGES, IDENTIFICATION)]
     rows = [
         {"defence": name, "reference": reference, "knowledge": knowledge, "metric": score}
@@ -60,11 +62,11 @@ def comparisons_table(
         for knowledge, score, frame in families
         for name in others
     ]
-    table = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"n_images": "Int64"})
-    tested = table["metric"] == TESTED
+    columns = [*_COLUMNS, "at_chance"]
+    table = pd.DataFrame(rows, columns=columns).astype({"n_images": "Int64", "at_chance": bool})
+    tested, by_chance = table["metric"] == TESTED, table.pop("at_chance")
     table.loc[~tested, "p"] = math.nan
-    chance = runs.loc[at_chance(runs), "defence"]
-    return with_verdicts(table, tested, table[["defence", "reference"]].isin([*chance]).any(axis=1))
+    return with_verdicts(table, tested, by_chance)
 
 
 def default_reference(defences: Sequence[str]) -> str:
@@ -103,16 +105,16 @@ def with_verdicts(
     """Return a table of differences with ``p_holm``, corrected over all rows, and ``verdict``.
 
     The verdict on a tested row is `UNCONVERGED` where ``unconverged`` names a side, `AT_CHANCE`
-    where it rests on a classifier at chance (``by_chance``), none without a p value, ``higher`` or
-    ``lower`` where ``p_holm`` is below .05, and `NOT_SHOWN` elsewhere; other rows have none. A row
-    that is `UNCONVERGED` still counts in Holm's correction: otherwise an attack that was stopped
-    early would make the p values of the others smaller.
+    where it has a p value and rests on a classifier at chance (``by_chance``), none without a p
+    value, ``higher`` or ``lower`` where ``p_holm`` is below .05, and `NOT_SHOWN` elsewhere; other
+    rows have none. A row with one of the first two verdicts still counts in Holm's correction:
+    otherwise an attack that was stopped early would make the p values of the others smaller.
     """
     corrected = pd.Series(holm(table["p"].tolist()), table.index)
     difference, shown = table["difference"], corrected < 1 - LEVEL
     words = {
         UNCONVERGED: tested & (table["unconverged"] != ""),
-        AT_CHANCE: tested & by_chance,
+        AT_CHANCE: tested & by_chance & corrected.notna(),
         "": corrected.isna(),
         "higher": shown & (difference > 0),
         "lower": shown & (difference < 0),
@@ -130,7 +132,9 @@ def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> di
     named = zip((defence, reference), (ours, theirs), strict=True)
     flagged = [name for name, side in named if unconverged(side, score).any()]
     images = ours["n_images"].min() if "n_images" in ours else math.nan
-    return found | {"n_images": images, "unconverged": ", ".join(flagged)}
+    chance = any("at_chance" in side and side["at_chance"].any() for side in (ours, theirs))
+    told = {"unconverged": ", ".join(flagged), "at_chance": chance}
+    return found | {"n_images": images} | told
 
 
 def _scores_by_run(results: pd.DataFrame) -> dict[tuple[str, int], pd.DataFrame]:

@@ -17,10 +17,10 @@ def run_job(job: AnyJob) -> Iterator[Path | str]:
 
     Their old records are deleted first, so that an interrupted job never looks finished.
     """
-    for record in stale(job):
-        record.unlink(missing_ok=True)
-        # A learning curve without a record would be taken for one that grows.
+    for record in filter(Path.exists, stale(job)):
+        # Its learning curve, without the record, would be taken for one that grows.
         record.with_name("history.jsonl").unlink(missing_ok=True)
+        record.unlink()
     left = tuple(part for part in job.parts if stale(part))
     if left or not job.parts:
         yield from rerun_job(replace(job, parts=left))

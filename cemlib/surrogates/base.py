@@ -241,6 +241,10 @@ class Fitted(Surrogate):
         """Fit the buffers; every fitted surrogate implements it."""
         raise NotImplementedError
 
+    def forget(self) -> None:
+        """Start from k-means++ in the next fit."""
+        self.weights.zero_()
+
     def reseed(self, seed: int) -> None:
         """Set the seed of k-means++, from which classes without clusters start."""
         self._seed = seed

@@ -176,8 +176,9 @@ class LogDet(Surrogate):
         }
 
     def forget(self) -> None:
-        """Give the past no weight in the next moments of each class."""
-        self.samples.zero_()
+        """Start the moments of each class again."""
+        for past in (self.samples, self.means, self.covariances):
+            past.zero_()
 
     def reseed(self, seed: int) -> None:  # noqa: ARG002 - draws nothing
         """Factorise at the next step, so that a resumed training does the same steps."""

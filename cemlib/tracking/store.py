@@ -57,8 +57,10 @@ class Store:
                     f" `mlflow experiments restore --experiment-id {found.experiment_id}`"
                     " or give the study another name"
                 )
-            there = Path(unquote(urlsplit(found.artifact_location).path)).resolve()
-            if self.artifacts is not None and there != (self.artifacts / name).resolve():
+            address = urlsplit(found.artifact_location)
+            there = Path(unquote(address.path)).resolve()
+            own = self.artifacts and (self.artifacts / name).resolve()
+            if own is not None and address.scheme == "file" and there != own:
                 raise TrackingError(
                     f"{self.address}: keeps the files of {name!r} in {there}, so the database was"
                     " moved or copied; move it away and repeat: everything is uploaded anew from"

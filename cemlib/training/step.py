@@ -117,7 +117,7 @@ class Step:
         for layer in self.defended.deployed.model.modules():
             own = [weights.requires_grad for weights in layer.parameters(recurse=False)]
             if own and not any(own):
-                layer.eval()  # the statistics of frozen layers are frozen, too
+                layer.training = False  # the statistics of frozen layers are frozen, too
         for size, rates in zip(self.batches.sizes, self.rates(number), strict=True):
             self(size, rates)
         means = self.monitor.means(number)

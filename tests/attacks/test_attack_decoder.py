@@ -22,6 +22,7 @@ from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.models.layers import SparseCoding
 from cemlib.models.split import SplitModel
+from cemlib.models.uncoding import Uncoding
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.seeds import derive, generator
 
@@ -154,6 +155,18 @@ def test_a_sparse_coding_is_undone(tmp_path: Path) -> None:
     found = decoder(task)
     error = error_of(found.reconstructions, targets)
     assert error < 0.75 * error_of(decoder(blind).reconstructions, targets)
+    model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16))
+    assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
+
+
+def test_a_coding_that_cannot_be_undone_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where nearly all outputs are saturated: then the release itself says more."""
+    monkeypatch.setattr(Uncoding, "forward", lambda self, released: self.mean.expand_as(released))
+    task, _ = coded_task(tmp_path, epochs=1)
+    found = decoder(task)
+    assert not any(name.startswith("uncoding") for name in found.state)
     model = load_decoder(found.state, task.options, (1, 4, 4), (1, 16, 16))
     assert torch.allclose(model(task.released), found.reconstructions, atol=1e-6)
 

@@ -233,7 +233,7 @@ def test_a_curve_that_is_read_from_a_classifier_at_chance_has_no_verdict() -> No
     table = tradeoff_table(points, Sweeps(families, match_accuracy=[80.0]))
     assert table["verdict"].tolist() == ["", "at chance"]
     assert table["p_holm"].iloc[1] < 0.05
-    assert "classifiers of this defence or noise are at chance" in claims(table)
+    assert "no verdict, because it or noise rests on a classifier at chance" in claims(table)
 
 
 @pytest.mark.parametrize(("unfinished_seed", "count"), [(2, 1), (1, 0)])

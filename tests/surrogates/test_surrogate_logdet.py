@@ -58,7 +58,9 @@ def test_after_forgetting_the_moments_are_those_of_the_next_batch(momentum):
     used(z + 5, y)
     used.forget()
     used.reseed(0)
-    assert used(z, y).item() == pytest.approx(fresh(z, y).item(), rel=1e-12)
+    for rows in (y > 0, y >= 0):  # a class comes later than the others
+        values = [each(z[rows], y[rows]).item() for each in (used, fresh)]
+        assert values[0] == pytest.approx(values[1], rel=1e-12)
     assert torch.allclose(used.covariances, fresh.covariances, rtol=1e-12)
 
 

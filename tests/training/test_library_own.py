@@ -111,14 +111,27 @@ def test_what_does_not_fit_is_refused(defence: str, network: Network, message: s
         fit(tiny(), defence, blob_data(), network)
 
 
+class Holding(nn.Module):
+    """A frozen parameter beside layers that train."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.norm, self.inner = nn.BatchNorm2d(1), inner
+        self.place = nn.Parameter(torch.zeros(1, 1, 1), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(self.norm(x) + self.place)
+
+
 def test_frozen_layers_keep_their_statistics() -> None:
     def network() -> SplitModel:
         model = own("first", image_shape=(1, 16, 16))().narrowed(8)
-        frozen = nn.Sequential(nn.BatchNorm2d(1).requires_grad_(False), model.encoder)
+        frozen = nn.Sequential(nn.BatchNorm2d(1).requires_grad_(False), Holding(model.encoder))
         return SplitModel(frozen, model.head)
 
-    found = fit(tiny(), "noise", blob_data(), network)
-    assert found.deployed.model.encoder[0].running_mean.tolist() == [0.0]
+    encoder = fit(tiny(), "noise", blob_data(), network).deployed.model.encoder
+    assert encoder[0].running_mean.tolist() == [0.0]
+    assert encoder[1].norm.running_mean.tolist() != [0.0]
 
 
 def test_what_a_surrogate_logs_has_the_same_names_in_every_call() -> None:

@@ -151,6 +151,29 @@ def test_every_acting_epoch_begins_with_a_lesson(
     assert not torch.equal(lessons[0], lessons[1])
 
 
+def test_statistics_of_the_unpruned_client_are_forgotten(tmp_path: Path) -> None:
+    """Moments are those of the epoch's 96 images alone, and clusters are fitted before it."""
+    pruning = {"epoch": 2, "ratio": 0.5}
+    subject, _ = taught(tmp_path, surrogate="logdet", pruning=pruning)
+    for number in (1, 2):
+        subject.epoch(number)
+    subject.pass_over(3)
+    assert subject.client_widths is not None
+    assert subject.surrogate.samples.sum().item() == pytest.approx(96)
+    subject, _ = taught(tmp_path, surrogate="clustering", pruning=pruning)
+    for number in (1, 2):
+        subject.epoch(number)
+    fitted, fit = [], subject.surrogate.fit
+
+    def counted(z: Tensor, y: Tensor) -> None:
+        fitted.append(z)
+        fit(z, y)
+
+    subject.surrogate.fit = counted
+    subject.pass_over(3)
+    assert [len(z) for z in fitted] == [96]
+
+
 def test_a_spoilt_network_ends_the_run_as_a_diverged_one(tmp_path: Path) -> None:
     subject, lessons = taught(tmp_path)
     next(iter(subject.deployed.model.head.parameters())).data.fill_(torch.nan)
