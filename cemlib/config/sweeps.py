@@ -5,21 +5,13 @@ has these defences too, and is the same study when it is read again.
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from itertools import product
 from math import prod
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from cemlib.config.base import Name, Section, distinct, keys_of, nested
@@ -31,19 +23,7 @@ MAX_MEMBERS = 1000
 
 Value = bool | int | float | str
 
-
-def _scalar(value: Any) -> Any:
-    """Refuse a value of another type in one line, where the union would have one for each type."""
-    if not isinstance(value, Value) or (isinstance(value, float) and not math.isfinite(value)):
-        raise ValueError("a swept value is a finite number, a text, true or false")
-    return value
-
-
-Values = Annotated[
-    tuple[Annotated[Value, BeforeValidator(_scalar)], ...],
-    Field(min_length=1),
-    AfterValidator(distinct),
-]
+Values = Annotated[tuple[Value, ...], Field(min_length=1), AfterValidator(distinct)]
 Settings = dict[str, Value]
 
 

@@ -146,8 +146,8 @@ def audit(
     """
     data = from_tensors(images, labels, test_images, test_labels, every_class=False)
     noise = {NETWORK: {"noise_std": noise_std or 0.0}}
-    mirrored = {"augment": {"flip": flip}}
-    study = small_study(seed, defences=noise, attacks=attacks, train=mirrored)
+    training = {"augment": {"flip": flip}}
+    study = small_study(seed, defences=noise, attacks=attacks, train=training)
     if count := data.duplicates_train_test:
         told = f"{count} attacked images equal images that the train_data attacker has"
         warnings.warn(f"{told}, so its error is too low", stacklevel=2)
@@ -191,5 +191,4 @@ def _victim(
         return Deployed(split_copy(found, cut, image_shape), channel)
     if cut is not None or noise_std is not None:
         raise ValueError("cut, noise_std: a defended network has its own of both; leave them out")
-    copy = deepcopy(found)
-    return replace(copy, model=copy.model.measured(image_shape))
+    return replace(found, model=deepcopy(found.model).measured(image_shape))

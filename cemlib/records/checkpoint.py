@@ -97,7 +97,8 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete the checkpoint of a job that is done."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
 
     def write_kept(self) -> None:
         """Write the state kept last, if it has not been written yet."""

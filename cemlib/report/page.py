@@ -179,10 +179,7 @@ def _commit(source: Record, dirty: str = " with uncommitted changes") -> str:
 
 
 def _machine(source: Record) -> str:
-    threads = source["threads"]
-    return (
-        f"{source['device']} ({source['machine']}), {threads} thread{'s' * (threads > 1)} per job"
-    )
+    return f"{source['device']} ({source['machine']}), threads per job: {source['threads']}"
 
 
 def _listed(names: Iterable[str]) -> str:
