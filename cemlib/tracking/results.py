@@ -15,7 +15,6 @@ from cemlib.records.files import FileError, parse_jsonl, parse_record
 from cemlib.records.layout import identity, run_of
 from cemlib.records.scores import UNBOUNDED, impossible
 from cemlib.records.seal import check_record, check_sums, read_sealed
-from cemlib.tracking.model import Model, read_model
 from cemlib.tracking.notes import describe_report
 from cemlib.tracking.numbers import Epoch, curves, scores
 
@@ -43,7 +42,6 @@ class Result:
         end: End of the job, or the time of its last epoch.
         note: Description in Markdown; empty for a run or attack that finished well.
         worst: Worst case over the attacks on a run, which is known later than the rest.
-        model: The classifier to store as an MLflow model.
         digest: SHA-256 over the uploaded files, or over the curves of a job under way.
     """
 
@@ -60,7 +58,6 @@ class Result:
     curves: Sequence[Epoch] = ()
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     worst: Mapping[str, float] = field(default_factory=dict)
-    model: Model | None = None
 
     @property
     def parent(self) -> str | None:
@@ -135,7 +132,6 @@ def _finished(root: Path, path: Path, found: Mapping[str, _File]) -> Result:
         scores=dict(scores(metrics)) | _of_the_victim(path, names, metrics),
         curves=curves(parse_jsonl(path.with_name(CURVES), contents.get(CURVES, b""))),
         artifacts=artifacts,
-        model=read_model(path, metrics, found[CONFIG].content) if CONFIG in found else None,
     )
 
 

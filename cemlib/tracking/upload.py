@@ -20,7 +20,6 @@ from cemlib.tracking.store import AGAIN, NOTE, Store, TrackingError
 
 FOLDER = "cemlib.folder"  # tag: the folder of a run's result
 DIGEST = "cemlib.sha256"  # tag: its digest, valid once the run is not RUNNING
-MODEL = "model"  # folder of a run's artifacts
 SHOWN = "cemlib.shown"  # tag of a job under way: number and digest of the uploaded epochs
 PARENT = "mlflow.parentRunId"
 SOURCE = {"mlflow.source.name": "cemlib", "mlflow.source.type": "LOCAL"}
@@ -162,8 +161,6 @@ class Uploader:
             with tempfile.TemporaryDirectory() as folder:
                 for name, content in result.artifacts.items():
                     write_bytes(Path(folder, name), content)
-                if result.model is not None:
-                    result.model.save(Path(folder, MODEL))
                 self._client.log_artifacts(run.run_id, folder)
         except OSError as error:  # from the disk, or the connection to the server
             raise TrackingError(

@@ -28,7 +28,7 @@ from cemlib.study.plan import Plan
 
 pytest.importorskip("flwr", reason="in a lock of its own: requirements-flower.lock")
 ROOT = Path(__file__).parents[2]
-APP, MASKED = ROOT / "workflow/flower", ROOT / "tests/federated/masked_app"
+APP = ROOT / "workflow/flower"
 TIMEOUT = 540.0
 
 
@@ -65,7 +65,7 @@ def running(folder: Path, name: str, *arguments: str) -> Iterator[None]:
 def environment(folder: Path) -> dict[str, str]:
     place = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_HOME": str(folder), "PATH": place}
-    return os.environ | quiet | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, MASKED)))}
+    return os.environ | quiet | {"PYTHONPATH": str(ROOT)}
 
 
 @contextmanager
@@ -139,27 +139,6 @@ def test_clients_with_wrong_numbers_are_refused(tmp_path: Path) -> None:
             assert time.monotonic() < deadline, told
             time.sleep(2)
             told = flower(home, "log", run, "here", "--show").stdout
-
-
-def test_a_users_client_is_masked_by_a_mod(tmp_path: Path) -> None:
-    """Masked are the features that the scores, from whole Jacobians, put first."""
-    sys.path.insert(0, str(MASKED))
-    from masked_app import images, network
-
-    out, start = tmp_path / "answer.safetensors", network()
-    with federation(tmp_path / "home", 0) as home:
-        submit(home, MASKED, f'out="{out}"')
-        wait_for(out)
-    found = load_tensors(out)
-    features = torch.nn.Sequential(*list(start)[:3])
-    jacobian = torch.autograd.functional.jacobian(features, images())
-    own = torch.stack([jacobian[i, :, i] for i in range(4)]).flatten(2).norm(dim=2)
-    ratios = (own / features(images()).abs()).mean(0)
-    expected = set(ratios.argsort()[:8].tolist())
-    change = (found["4.weight"] - start.state_dict()["4.weight"]).abs()
-    assert set((change == 0).all(0).nonzero().flatten().tolist()) == expected
-    assert (change > 0).any(0).sum() == 24
-    assert all((found[name] != w).any() for name, w in start.state_dict().items())
 
 
 def submit(home: Path, app: Path, settings: str) -> str:

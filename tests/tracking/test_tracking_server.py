@@ -1,15 +1,12 @@
 """Uploads to a real MLflow server on loopback."""
 
 import os
-import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from mlflow_server import running
 from toy_study import Store, Study, curve, free_port
 
@@ -40,29 +37,6 @@ def _everything(store: Store) -> dict[str, Any]:
         folder: (run.to_dictionary(), {name: store.points(run, name) for name in run.data.metrics})
         for folder, run in store.runs().items()
     }
-
-
-def test_a_model_is_loaded_from_the_registry(
-    study: Study, server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Without the result folder, and with pickle forbidden."""
-    import mlflow
-
-    study.uri, study.root = server, tmp_path / "results" / "with_model"
-    network = study.add_model("none", 0)
-    study.files("with_model").track(server)
-    shutil.rmtree(study.root)
-    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
-    run = Store(server, "with_model").runs()["runs/none/seed0"]
-    mlflow.set_tracking_uri(server)
-    mlflow.register_model(f"runs:/{run.info.run_id}/model", "classifier")
-    loaded = mlflow.pyfunc.load_model("models:/classifier/1")
-    images = np.random.default_rng(0).integers(256, size=(5, 1, 8, 8), dtype=np.uint8)
-    with torch.no_grad():
-        expected = network.head(network.encoder(torch.from_numpy(images) / 255))
-    np.testing.assert_allclose(loaded.predict(images), expected.numpy(), atol=1e-5)
-    with pytest.raises(mlflow.MlflowException, match="shape"):  # of the signature
-        loaded.predict(images[:, :, :4])
 
 
 @pytest.mark.slow

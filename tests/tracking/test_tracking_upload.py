@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from toy_study import Store, Study, curve
 
-from cemlib.records.files import FileError, write_jsonl
-from cemlib.tracking.model import read_model
+from cemlib.records.files import write_jsonl
 
 
 def test_a_study_is_one_experiment_of_runs_with_nested_attacks(study: Study, store: Store) -> None:
@@ -228,10 +227,3 @@ def test_what_mlflow_does_not_take_is_made_to_fit(study: Study, store: Store) ->
     described = store.runs()["report"].data.tags["mlflow.note.content"]
     assert "*Artifacts*" in described
     assert "xxx" not in described
-
-
-def test_weights_that_are_gone_are_named(tmp_path: Path) -> None:
-    record = {"status": "ok", "files": {"model.safetensors": "0" * 64}}
-    config = b'{"network": {"image_size": 16}}'
-    with pytest.raises(FileError, match=r"model\.safetensors: missing; rerun the training"):
-        read_model(tmp_path / "metrics.json", record, config)

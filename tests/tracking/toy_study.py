@@ -12,15 +12,11 @@ from typing import Any
 
 import pytest
 import synthetic_study
-import torch
 from PIL import Image
 
 from cemlib import tracking
-from cemlib.models import build
-from cemlib.models.split import SplitModel
-from cemlib.records.files import save_tensors, write_json, write_jsonl
+from cemlib.records.files import write_json, write_jsonl
 from cemlib.records.layout import AttackFolder, RunFolder
-from cemlib.records.seal import read_sealed, write_sealed
 
 CONFIG = {
     "train": {"epochs": 3, "lr": 0.05, "milestones": [1, 2]},
@@ -58,20 +54,6 @@ class Study(synthetic_study.Study):
         write_jsonl(folder.history, curve(3))
         write_json(folder.config, {"seed": seed})
         return folder
-
-    def add_model(self, defence: str, seed: int) -> SplitModel:
-        """A run without noise that has left a network; returns the network."""
-        network: dict[str, Any] = {"name": "small", "num_classes": 3, "image_size": 8, "cut": 2}
-        network |= {"mean": [0.4], "std": [0.3]}
-        torch.manual_seed(0)
-        model = build(**network).eval()
-        folder = self.add_run(defence, seed)
-        defence_settings = {"noise_std": 0.0, "channel": {"name": "noise"}}
-        write_json(folder.config, {"network": network, "defence": defence_settings})
-        save_tensors(folder.model, model.state_dict())
-        files = [folder.config, folder.model, folder.history]
-        write_sealed(folder.metrics, read_sealed(folder.metrics), files)
-        return model
 
     def expect_run(self, folder: RunFolder) -> RunFolder:
         self.runs.append(folder.metrics)
