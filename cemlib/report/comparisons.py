@@ -15,7 +15,7 @@ import pandas as pd
 from cemlib.records.files import FileError
 from cemlib.records.layout import AttackFolder
 from cemlib.records.scores import IDENTIFICATION, TESTED
-from cemlib.report.statistics import LEVEL, holm, paired_difference, two_level_intervals
+from cemlib.report.statistics import LEVEL, holm, paired_difference, two_level_interval
 from cemlib.report.tables import at_chance, present
 from cemlib.report.worst_case import unconverged, worst_case
 
@@ -78,7 +78,7 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
     """Return the table with ``boot_low`` and ``boot_high``: intervals over seeds and images.
 
     Rows of MSE and SSIM have them, from the scores of each image under the strongest attack on its
-    run (see `two_level_intervals`); others have NaN.
+    run (see `two_level_interval`); others have NaN.
 
     Raises:
         FileError: if the scores of an attack's images are missing, or if two attacks scored
@@ -88,14 +88,11 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
     for knowledge, found in worst_case(attacks).groupby("knowledge", sort=False):
         runs = _scores_by_run(found)
         rows = table[(table["knowledge"] == knowledge) & table["metric"].isin(_WITH_IMAGES)]
-        paired = {}
         for row, ours, theirs, score in rows[["defence", "reference", "metric"]].itertuples():
             seeds = [seed for name, seed in runs if name == ours and (theirs, seed) in runs]
             if seeds:
                 pairs = [runs[ours, seed][score] - runs[theirs, seed][score] for seed in seeds]
-                paired[row] = np.stack(pairs)
-        ends = two_level_intervals([*paired.values()])
-        filled.loc[[*paired], ["boot_low", "boot_high"]] = np.array(ends).reshape(-1, 2)
+                filled.loc[row, ["boot_low", "boot_high"]] = two_level_interval(np.stack(pairs))
     return filled
 
 

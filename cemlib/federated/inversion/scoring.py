@@ -13,7 +13,7 @@ from torch import Tensor
 from cemlib.federated.inversion.scene import Scene
 from cemlib.federated.inversion.search import Reconstruction
 from cemlib.metrics import mse, psnr, ssim
-from cemlib.report.statistics import mean_interval, two_level_intervals
+from cemlib.report.statistics import mean_interval, two_level_interval
 
 WORST_CASE = "worst_case"
 MEASURES = ("mse", "psnr", "ssim")
@@ -125,7 +125,7 @@ def summary(seeds: Sequence[Sequence[Row]]) -> Row:
     Returns:
         `n_seeds`, `n_images`, `failed` (number of rows without a result), `label_right` (share),
         and for each score `<score>_mean`, `<score>_ci_low`, `<score>_ci_high`. The intervals hold
-        for other images and seeds (`two_level_intervals`); those of a single seed are
+        for other images and seeds (`two_level_interval`); those of a single seed are
         Student's, and hold for other images. Scores are None if a row failed, since the mean of the
         rest would be that of another set of images, and if a value is infinite.
     """
@@ -145,6 +145,6 @@ def summary(seeds: Sequence[Sequence[Row]]) -> Row:
 def _mean(values: np.ndarray) -> list[float]:
     """Return the mean of values (S, N), and both ends of its interval."""
     if len(values) > 1:
-        return [float(values.mean()), *two_level_intervals([values])[0]]
+        return [float(values.mean()), *two_level_interval(values)]
     found = mean_interval(values[0].tolist())
     return [float(values.mean()), found.low, found.high]
