@@ -1,12 +1,10 @@
-"""The parties of a round, and records of what each of them sees.
+"""The parties of a round, whose attributes are all that each of them sees.
 
-A party takes bytes and returns bytes, whether a function call or a socket carries them. Its state
-is its view, a frozen record of everything that it has seen.
+A party takes bytes and returns bytes, whether a function call or a socket carries them.
 """
 
 import math
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +21,8 @@ Integers = NDArray[np.int64]
 FAR = 9.0  # standard deviations of the noise: a probability below 1e-18
 
 
-@dataclass(frozen=True)
-class ParticipantView:
-    """Everything that participant i sees.
+class Participant:
+    """A participant, who votes once in a round, and once gives its part of the decryption.
 
     Attributes:
         round: the public parameters.
@@ -37,40 +34,6 @@ class ParticipantView:
         ballots: all participants' ciphertexts, as the aggregator passed them on.
         asked: the products of these, which encrypt sum x + sum v, and which it partially decrypts.
     """
-
-    round: Round
-    share: KeyShare = field(repr=False)
-    votes: Integers = field(repr=False)
-    masks: Integers = field(repr=False)
-    noise: Integers = field(repr=False)
-    sent: Numbers = ()
-    ballots: tuple[Numbers, ...] = ()
-    asked: Numbers = ()
-
-
-@dataclass(frozen=True)
-class AggregatorView:
-    """Everything that the aggregator sees.
-
-    Attributes:
-        round: the public parameters.
-        ballots: Enc(x + v) of every participant with its tag, as bytes.
-        plain: v + e (queries, classes) of every participant, in grid steps.
-        partials: partial decryptions of the sums by every participant.
-        sums: sum x + sum v (queries, classes), in grid steps, once decrypted.
-        counts: the result, sum x - sum e (queries, classes), in votes.
-    """
-
-    round: Round
-    ballots: dict[int, bytes] = field(default_factory=dict)
-    plain: dict[int, Integers] = field(default_factory=dict)
-    partials: dict[int, Numbers] = field(default_factory=dict)
-    sums: Integers | None = None
-    counts: NDArray[np.float64] | None = None
-
-
-class Participant:
-    """A participant, who votes once in a round, and once gives its part of the decryption."""
 
     def __init__(
         self, round_: Round, share: KeyShare, votes: Integers, noise_seed: int | None = None
@@ -89,35 +52,32 @@ class Participant:
                 f" {setting.classes - 1}, as integers"
             )
         generator = None if noise_seed is None else np.random.default_rng(noise_seed)
-        self.view = ParticipantView(
-            round_,
-            share,
-            votes=np.array(votes, np.int64),  # a copy: a view would keep everybody's votes alive
-            masks=draw_masks(setting, round_.queries),
-            noise=draw_noise(setting, round_.queries, generator),
-        )
+        self.round, self.share = round_, share
+        self.votes = np.array(votes, np.int64)  # a copy: a view would keep everybody's votes alive
+        self.masks = draw_masks(setting, round_.queries)
+        self.noise = draw_noise(setting, round_.queries, generator)
+        self.sent: Numbers = ()
+        self.ballots: tuple[Numbers, ...] = ()
+        self.asked: Numbers = ()
         self._blindings: list[int] = []
 
     def prepare(self) -> None:
         """Draw the blindings in advance, which is the expensive part of `vote`."""
-        round_ = self.view.round
-        self._blindings = [
-            draw_blinding(round_.public, round_.setting.blinding) for _ in range(round_.ciphertexts)
-        ]
+        public, length = self.round.public, self.round.setting.blinding
+        self._blindings = [draw_blinding(public, length) for _ in range(self.round.ciphertexts)]
 
     def vote(self) -> bytes:
         """Return the vote message, with Enc(x + v) and v + e."""
-        view, round_ = self.view, self.view.round
-        if view.sent:
-            raise LabellingError(f"participant {view.share.index}: has voted in this round")
+        round_, share = self.round, self.share
+        if self.sent:
+            raise LabellingError(f"participant {share.index}: has voted in this round")
         if not self._blindings:
             self.prepare()
-        one_hot = np.eye(round_.setting.classes, dtype=np.int64)[view.votes]
-        plaintexts = pack(round_.setting, one_hot * SCALE + view.masks)
-        sent = tuple(encrypt(round_.public, m, self._blindings.pop()) for m in plaintexts)
-        self.view = replace(view, sent=sent)
-        own = view.share.index, view.share.mac_key
-        return messages.encode_vote(round_, *own, sent, view.masks + view.noise)
+        one_hot = np.eye(round_.setting.classes, dtype=np.int64)[self.votes]
+        plaintexts = pack(round_.setting, one_hot * SCALE + self.masks)
+        self.sent = tuple(encrypt(round_.public, m, self._blindings.pop()) for m in plaintexts)
+        plain = self.masks + self.noise
+        return messages.encode_vote(round_, share.index, share.mac_key, self.sent, plain)
 
     def partial(self, request: bytes) -> bytes:
         """Return this participant's part of the decryption of the sums of all ballots.
@@ -127,49 +87,54 @@ class Participant:
         Raises:
             MessageError: if the request does not hold all participants' ballots of this round.
         """
-        view, round_ = self.view, self.view.round
-        if not view.sent or view.asked:
+        round_, share = self.round, self.share
+        if not self.sent or self.asked:
             raise LabellingError(
-                f"participant {view.share.index}: decrypts once in a round, after its vote"
+                f"participant {share.index}: decrypts once in a round, after its vote"
             )
-        ballots = messages.decode_request(round_, view.share.mac_key, request)
-        if ballots[view.share.index] != view.sent:
+        ballots = messages.decode_request(round_, share.mac_key, request)
+        if ballots[share.index] != self.sent:
             raise MessageError("request of the aggregator: it lacks the ballot of this participant")
         columns = zip(*ballots, strict=True)
-        asked = tuple(product(column, round_.public.n_squared) for column in columns)
-        self.view = replace(view, ballots=tuple(ballots), asked=asked)
-        parts = tuple(partial_decryption(round_.public, view.share, c) for c in asked)
-        return messages.encode(round_, Kind.PARTIAL, view.share.index, parts)
+        self.ballots = tuple(ballots)
+        self.asked = tuple(product(column, round_.public.n_squared) for column in columns)
+        parts = tuple(partial_decryption(round_.public, share, c) for c in self.asked)
+        return messages.encode(round_, Kind.PARTIAL, share.index, parts)
 
 
 class Aggregator:
-    """The aggregator, who collects the votes, requests their decryption, and reads the tallies."""
+    """The aggregator, who collects the votes, requests their decryption, and reads the tallies.
+
+    Attributes:
+        round: the public parameters.
+        ballots: Enc(x + v) of every participant with its tag, as bytes.
+        plain: v + e (queries, classes) of every participant, in grid steps.
+        partials: partial decryptions of the sums by every participant.
+        sums: sum x + sum v (queries, classes), in grid steps, once decrypted.
+    """
 
     def __init__(self, round_: Round) -> None:
-        self.view = AggregatorView(round_)
+        self.round = round_
+        self.ballots: dict[int, bytes] = {}
+        self.plain: dict[int, Integers] = {}
+        self.partials: dict[int, Numbers] = {}
+        self.sums: Integers | None = None
 
     def receive_vote(self, sender: int, data: bytes) -> None:
         """Accept a participant's vote; raise MessageError if it is malformed or not their first."""
-        self._expect(sender, self.view.ballots)
-        ballot, plain = messages.decode_vote(self.view.round, sender, data)
-        self.view = replace(
-            self.view,
-            ballots={**self.view.ballots, sender: ballot},
-            plain={**self.view.plain, sender: plain},
-        )
+        self._expect(sender, self.ballots)
+        self.ballots[sender], self.plain[sender] = messages.decode_vote(self.round, sender, data)
 
     def request(self) -> bytes:
         """Return the request with all ballots; raise DroppedOutError unless all have voted."""
-        view = self.view
-        self._check_all(view.ballots, "votes")
-        ballots = (view.ballots[sender] for sender in sorted(view.ballots))
-        return messages.encode(view.round, Kind.REQUEST, AGGREGATOR) + b"".join(ballots)
+        self._check_all(self.ballots, "votes")
+        ballots = (self.ballots[sender] for sender in sorted(self.ballots))
+        return messages.encode(self.round, Kind.REQUEST, AGGREGATOR) + b"".join(ballots)
 
     def receive_partial(self, sender: int, data: bytes) -> None:
         """Accept a participant's part of the decryption."""
-        self._expect(sender, self.view.partials)
-        numbers = messages.decode_partial(self.view.round, sender, data)
-        self.view = replace(self.view, partials={**self.view.partials, sender: numbers})
+        self._expect(sender, self.partials)
+        self.partials[sender] = messages.decode_partial(self.round, sender, data)
 
     def counts(self) -> NDArray[np.float64]:
         """Return the noisy tallies (queries, classes).
@@ -178,27 +143,26 @@ class Aggregator:
             DroppedOutError: if a part of the decryption is missing.
             MessageError: if honest parties cannot have produced these tallies.
         """
-        view, round_ = self.view, self.view.round
-        self._check_all(view.partials, "decryption")
-        columns = zip(*view.partials.values(), strict=True)
-        parts = [dict(zip(view.partials, column, strict=True)) for column in columns]
+        round_ = self.round
+        self._check_all(self.partials, "decryption")
+        columns = zip(*self.partials.values(), strict=True)
+        parts = [dict(zip(self.partials, column, strict=True)) for column in columns]
         number = round_.setting.participants
         plaintexts = [combine(round_.public, part, number) for part in parts]
-        sums = unpack(round_.setting, plaintexts, round_.queries)
-        steps = sums - np.sum(list(view.plain.values()), axis=0)
+        self.sums = unpack(round_.setting, plaintexts, round_.queries)
+        steps = self.sums - np.sum(list(self.plain.values()), axis=0)
         counts: NDArray[np.float64] = steps / SCALE
-        self.view = replace(view, sums=sums, counts=counts)
         _check_plausible(counts, round_.setting)
         return counts
 
     def _expect(self, sender: int, seen: Container[int]) -> None:
-        if not 0 <= sender < self.view.round.setting.participants:
+        if not 0 <= sender < self.round.setting.participants:
             raise MessageError(f"participant {sender}: no such participant")
         if sender in seen:
             raise MessageError(f"participant {sender}: has sent this message before")
 
     def _check_all(self, seen: Iterable[int], phase: str) -> None:
-        gone = set(range(self.view.round.setting.participants)) - set(seen)
+        gone = set(range(self.round.setting.participants)) - set(seen)
         if gone:
             raise DroppedOutError(gone, phase)
 

@@ -1,6 +1,6 @@
 """A round in one process: the tallies, who sees what, and what is refused."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from scipy.stats import kstest, norm
 from small_round import KEYS, SETTING, TALLIES, VOTES, parties, voted
 
 from cemlib.labelling.errors import DroppedOutError, LabellingError
-from cemlib.labelling.parties import Aggregator, Participant, ParticipantView
+from cemlib.labelling.parties import Aggregator, Participant
 from cemlib.labelling.protocol import aggregate, exchange
 from cemlib.labelling.sharing import combine
 
@@ -46,37 +46,37 @@ def test_a_generator_repeats_the_tallies_and_none_does_not() -> None:
     assert not np.any(free[0] == free[1])
 
 
-def seen(view: Any) -> set[int]:
-    """Every number in a view, its round's public parameters aside."""
-    found, parts = set[int](), [getattr(view, f.name) for f in fields(view) if f.name != "round"]
+def seen(party: Participant | Aggregator) -> set[int]:
+    """Every number that a party holds, its round's public parameters aside."""
+    found, parts = set[int](), [part for name, part in vars(party).items() if name != "round"]
     while parts:
         part = parts.pop()
         if isinstance(part, np.ndarray):
             found |= set(part.ravel().tolist())
-        elif isinstance(part, dict | tuple):
+        elif isinstance(part, dict | tuple | list):
             parts += part.values() if isinstance(part, dict) else part
         elif part is not None:
             found.add(getattr(part, "value", part))
     return found
 
 
-def secrets_of(view: ParticipantView) -> set[int]:
+def secrets_of(party: Participant) -> set[int]:
     """Masks, masked votes, noise (where it cannot be met by chance), and the share of the key."""
-    one_hot = np.eye(3, dtype=np.int64)[view.votes] * 4096
-    kept = [view.masks, view.masks + one_hot]
-    return {int(x) for part in kept for x in part.ravel()} | {view.share.value}
+    one_hot = np.eye(3, dtype=np.int64)[party.votes] * 4096
+    kept = [party.masks, party.masks + one_hot]
+    return {int(x) for part in kept for x in part.ravel()} | {party.share.value}
 
 
-def test_no_view_holds_anothers_secret(done: tuple[Aggregator, list[Participant]]) -> None:
+def test_no_party_holds_anothers_secret(done: tuple[Aggregator, list[Participant]]) -> None:
     aggregator, everybody = done
     for party in everybody:
-        own = secrets_of(party.view)
-        assert party.view.votes.base is None  # no slice of what holds everybody's
+        own = secrets_of(party)
+        assert party.votes.base is None  # no slice of what holds everybody's
         assert len(own) > 9
-        assert own & seen(party.view)  # the search does find what is there
-        assert not own & seen(aggregator.view)
+        assert own & seen(party)  # the search does find what is there
+        assert not own & seen(aggregator)
         for other in everybody:
-            assert other is party or not own & seen(other.view)
+            assert other is party or not own & seen(other)
 
 
 def test_who_cast_which_vote_changes_nothing_that_is_not_encrypted(
@@ -88,16 +88,14 @@ def test_who_cast_which_vote_changes_nothing_that_is_not_encrypted(
     second, exchanged = parties()
     swap = {0: 1, 1: 0, 2: 2, 3: 3}
     for index, party in enumerate(exchanged):
-        old = everybody[index].view
-        new_votes = everybody[swap[index]].view.votes
-        party.view = replace(party.view, votes=new_votes, masks=old.masks, noise=old.noise)
+        old = everybody[index]
+        party.votes = everybody[swap[index]].votes
+        party.masks, party.noise = old.masks, old.noise
     exchange(second, exchanged, [party.vote() for party in exchanged])
-    second.counts()
-    one, two = first.view, second.view
-    assert all(np.array_equal(one.plain[i], two.plain[i]) for i in range(4))
-    assert np.array_equal(one.sums, two.sums)
-    assert np.array_equal(one.counts, two.counts)
-    ours, theirs = (set(sum(p[0].view.ballots, ())) for p in (everybody, exchanged))
+    assert np.array_equal(first.counts(), second.counts())
+    assert all(np.array_equal(first.plain[i], second.plain[i]) for i in range(4))
+    assert np.array_equal(first.sums, second.sums)
+    ours, theirs = (set(sum(p[0].ballots, ())) for p in (everybody, exchanged))
     assert len(ours) == len(theirs) > 4
     assert not ours & theirs
 
@@ -106,16 +104,16 @@ def test_those_who_decrypt_see_sums_with_masks_only(
     done: tuple[Aggregator, list[Participant]],
 ) -> None:
     aggregator, everybody = done
-    view = everybody[0].view
-    assert len({party.view.asked for party in everybody}) == 1
-    parts = {i: aggregator.view.partials[i][0] for i in range(4)}
+    assert len({party.asked for party in everybody}) == 1
+    parts = {i: aggregator.partials[i][0] for i in range(4)}
     opened = combine(KEYS.public, parts, 4)
     width, slots = SETTING.slot_bits, SETTING.slots
-    masks = sum(party.view.masks for party in everybody)
+    masks = sum(party.masks for party in everybody)
     expected = (np.array(TALLIES) * 4096 + masks).ravel()[:slots].tolist()
     assert [opened >> width * j & (1 << width) - 1 for j in range(slots)] == expected
-    assert view.ballots == tuple(party.view.sent for party in everybody)
-    assert not set(view.asked) & set(sum(view.ballots, ()))
+    first = everybody[0]
+    assert first.ballots == tuple(party.sent for party in everybody)
+    assert not set(first.asked) & set(sum(first.ballots, ()))
 
 
 @pytest.mark.parametrize("gone", [(0,), (1, 3)])
@@ -135,8 +133,7 @@ def test_a_participant_who_leaves_after_voting_voids_the_round() -> None:
         aggregator.receive_partial(index, everybody[index].partial(aggregator.request()))
     with pytest.raises(DroppedOutError, match="decryption: nothing from participant-2") as caught:
         aggregator.counts()
-    assert aggregator.view.sums is None
-    assert aggregator.view.counts is None
+    assert aggregator.sums is None
     assert caught.value.gone == (2,)
 
 

@@ -21,17 +21,17 @@ N_SQUARED = KEYS.public.n_squared
 
 def with_numbers(aggregator: Aggregator, ballot: bytes, numbers: Numbers) -> bytes:
     """A ballot with other ciphertexts and the tag that it had."""
-    return encode(aggregator.view.round, Kind.VOTE, 0, numbers)[HEADER:] + ballot[-TAG:]
+    return encode(aggregator.round, Kind.VOTE, 0, numbers)[HEADER:] + ballot[-TAG:]
 
 
 def refused(
     aggregator: Aggregator, party: Participant, ballots: dict[int, bytes], why: str
 ) -> None:
     """An aggregator with these ballots asks for their tallies."""
-    aggregator.view = replace(aggregator.view, ballots=ballots)
+    aggregator.ballots = ballots
     with pytest.raises(MessageError, match=why):
         party.partial(aggregator.request())
-    assert party.view.asked == ()
+    assert party.asked == ()
 
 
 def test_the_aggregator_cannot_use_free_slots_to_open_single_votes() -> None:
@@ -41,16 +41,16 @@ def test_the_aggregator_cannot_use_free_slots_to_open_single_votes() -> None:
     """
     aggregator, everybody = voted()
     shift = 1 << SETTING.slot_bits
-    numbers = tuple(c * pow(c, shift, N_SQUARED) % N_SQUARED for c in everybody[0].view.sent)
-    ballots = aggregator.view.ballots
+    numbers = tuple(c * pow(c, shift, N_SQUARED) % N_SQUARED for c in everybody[0].sent)
+    ballots = aggregator.ballots
     spoilt = ballots | {0: with_numbers(aggregator, ballots[0], numbers)}
     refused(aggregator, everybody[1], spoilt, "participant 0 did not send this in this round")
 
 
 def test_the_aggregator_cannot_put_a_neutral_ballot_in_anothers_place() -> None:
     aggregator, everybody = voted()
-    ballots = aggregator.view.ballots
-    neutral = tuple(encrypt(KEYS.public, 0) for _ in everybody[0].view.sent)
+    ballots = aggregator.ballots
+    neutral = tuple(encrypt(KEYS.public, 0) for _ in everybody[0].sent)
     for place, ballot in {
         "0": with_numbers(aggregator, ballots[0], neutral),
         "2": ballots[3],  # a whole ballot, but another's
@@ -62,12 +62,12 @@ def test_the_aggregator_cannot_put_a_neutral_ballot_in_anothers_place() -> None:
 def test_a_round_cannot_open_a_ciphertext_of_another_round_under_the_same_key() -> None:
     first, _ = voted()
     second, everybody = voted()
-    theirs = first.view.ballots
-    refused(second, everybody[1], second.view.ballots | {0: theirs[0]}, "participant 0 did not")
+    theirs = first.ballots
+    refused(second, everybody[1], second.ballots | {0: theirs[0]}, "participant 0 did not")
     with pytest.raises(MessageError, match="belongs to another round"):
         everybody[1].partial(first.request())
     # And where a round's name is used a second time, a participant still knows its own ballot.
-    again = Participant(first.view.round, KEYS.shares[1], VOTES[:, 1])
+    again = Participant(first.round, KEYS.shares[1], VOTES[:, 1])
     again.vote()
     refused(first, again, theirs, "it lacks the ballot of this participant")
 
@@ -87,29 +87,27 @@ def test_with_one_participant_the_aggregator_opens_a_vote() -> None:
     aggregator, everybody = parties()
     for index in range(3):
         aggregator.receive_vote(index, everybody[index].vote())
-    known = [party.view.sent for party in everybody[1:3]]
+    known = [party.sent for party in everybody[1:3]]
     numbers = tuple(pow(product(c, N_SQUARED), -1, N_SQUARED) for c in zip(*known, strict=True))
-    view, round_ = everybody[3].view, aggregator.view.round
-    everybody[3].view = replace(view, sent=numbers)
-    plain = view.masks + view.noise
-    aggregator.receive_vote(3, encode_vote(round_, 3, view.share.mac_key, numbers, plain))
+    last, round_ = everybody[3], aggregator.round
+    last.sent, plain = numbers, last.masks + last.noise
+    aggregator.receive_vote(3, encode_vote(round_, 3, last.share.mac_key, numbers, plain))
     for index, party in enumerate(everybody):
         aggregator.receive_partial(index, party.partial(aggregator.request()))
-    columns = zip(*(aggregator.view.partials[i] for i in range(4)), strict=True)
+    columns = zip(*(aggregator.partials[i] for i in range(4)), strict=True)
     opened = [combine(KEYS.public, dict(enumerate(column)), 4) for column in columns]
-    found = unpack(SETTING, opened, len(VOTES)) - aggregator.view.plain[0]
-    victim = everybody[0].view
+    found = unpack(SETTING, opened, len(VOTES)) - aggregator.plain[0]
+    victim = everybody[0]
     assert np.array_equal(found + victim.noise, 4096 * np.eye(3, dtype=np.int64)[victim.votes])
 
 
 def forged(party: Participant, cast: NDArray[np.int64]) -> bytes:
     """The vote message of a participant that casts so many votes for each class of every image."""
-    view, round_ = party.view, party.view.round
-    counters = np.tile(cast * SCALE, (round_.queries, 1)) + view.masks
+    round_ = party.round
+    counters = np.tile(cast * SCALE, (round_.queries, 1)) + party.masks
     numbers = tuple(encrypt(round_.public, m) for m in pack(round_.setting, counters))
-    party.view = replace(view, sent=numbers)
-    own = view.share.index, view.share.mac_key
-    return encode_vote(round_, *own, numbers, view.masks + view.noise)
+    party.sent, own = numbers, (party.share.index, party.share.mac_key)
+    return encode_vote(round_, *own, numbers, party.masks + party.noise)
 
 
 @pytest.mark.parametrize("votes", [[1000, 0, 0], [0, 0, 0], [2, 2, 2], [16, -15, 0]])
@@ -136,16 +134,16 @@ def test_a_changed_part_adds_votes_within_the_noise(votes: int) -> None:
     for index, party in enumerate(everybody):
         part = party.partial(aggregator.request())
         if index == 2:
-            first, *others = (pow(c, party.view.share.value, N_SQUARED) for c in party.view.asked)
+            first, *others = (pow(c, party.share.value, N_SQUARED) for c in party.asked)
             changed = first * pow(1 + KEYS.public.n, added, N_SQUARED) % N_SQUARED
-            part = encode(aggregator.view.round, Kind.PARTIAL, index, (changed, *others))
+            part = encode(aggregator.round, Kind.PARTIAL, index, (changed, *others))
         aggregator.receive_partial(index, part)
     if votes == 1000:
         with pytest.raises(MessageError, match="tallies of image 0"):
             aggregator.counts()
         return
     counts = aggregator.counts()
-    noise = sum(party.view.noise for party in everybody) / 4096
+    noise = sum(party.noise for party in everybody) / 4096
     expected = np.array(TALLIES) - noise
     expected[0] += [votes, -votes, 0]
     assert np.array_equal(counts, expected)

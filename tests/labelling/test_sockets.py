@@ -85,7 +85,7 @@ def test_who_leaves_after_the_vote_is_named_at_once(running: Parties) -> None:
     with running.caller("participant-1") as caller:
         party = caller.joins(1)
         caller.send(framed(party.vote()))
-        caller.receive(party.view.round.size(Kind.REQUEST))
+        caller.receive(party.round.size(Kind.REQUEST))
     with pytest.raises(DroppedOutError, match="decryption: nothing from participant-1;"):
         running.done.result(SECONDS / 2)
 
@@ -136,7 +136,7 @@ def test_a_requester_that_leaves_is_named(running: Parties, phase: str) -> None:
                 party = last.joins(2)
             if phase == "tallies":
                 last.send(framed(party.vote()))
-                request = last.receive(party.view.round.size(Kind.REQUEST))
+                request = last.receive(party.round.size(Kind.REQUEST))
                 last.send(framed(party.partial(request)))
                 caller.receive(8 * IMAGES.shape[0] * SETTING.classes)
         if phase == "votes":
@@ -187,7 +187,7 @@ def test_the_newest_connection_of_a_party_counts(running: Parties) -> None:
         asking = running.asking()
         own = second.joins(1)
         second.send(framed(own.vote()))
-        request = second.receive(own.view.round.size(Kind.REQUEST))
+        request = second.receive(own.round.size(Kind.REQUEST))
         second.send(framed(own.partial(request)))
         assert asking.result(SECONDS).tolist() == TALLIES
 
