@@ -26,12 +26,8 @@ from cemlib.models import SplitModel
 GAMMA, THRESHOLD = 0.01, 0.125 * NOISE_STD**2
 MEMBER, MOST = 10.0, 0.99  # of the blend with stored variances
 LR, LAMBDA_EFF = 0.05, 0.32
-
-
-def as_by_default(device: str) -> None:
-    """Let cuDNN use TF32, which is torch's default and so the field's; `set_up` turns it off."""
-    if device == "cuda":
-        torch.backends.cudnn.allow_tf32 = True
+# cuDNN as torch has it by default, and so the field; our `set_up` chooses otherwise.
+AS_BY_DEFAULT = torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=True)
 
 
 @dataclass(frozen=True)
@@ -154,6 +150,7 @@ class PlainLoop:
         parameters = self.model.parameters()
         self.optimiser = torch.optim.SGD(parameters, lr=LR, momentum=0.9, weight_decay=5e-4)
 
+    @AS_BY_DEFAULT
     def epoch(self) -> None:
         """Take the steps, score the validation images, and fit the clusters of the next epoch."""
         self.pass_over()
@@ -167,6 +164,7 @@ class PlainLoop:
             if self.clustered:
                 self._second_pass()
 
+    @AS_BY_DEFAULT
     def pass_over(self) -> None:
         """Take the training steps of an epoch."""
         self.model.train()

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.utils.benchmark import Measurement
 
 from benchmarks.measure import Call, Row, best_precision, compare, flops, measured, rate, row
-from benchmarks.plain import PlainLoop, as_by_default
+from benchmarks.plain import PlainLoop
 from benchmarks.setting import CLASSES, SURROGATES, Scale, prepared, split_model, study
 from cemlib.data.prepared import Prepared
 from cemlib.numerics.precision import set_up
@@ -98,7 +98,6 @@ def trainer(scale: Scale, defence: str) -> Trainer:
 
 def plain_loop(scale: Scale, defence: str) -> PlainLoop:
     """Return the field's training after an epoch, so that it has clusters."""
-    as_by_default(scale.device)
     loop = PlainLoop(_data(scale), scale, clustered=defence == "clustering")
     loop.epoch()
     return loop

@@ -50,6 +50,14 @@ def is_mask(argument: Any) -> bool:
     return isinstance(argument, torch.Tensor) and argument.dtype == torch.bool
 
 
+class Called(Replay):
+    """Calls every step, also on a GPU."""
+
+    def __init__(self, *where: Any) -> None:
+        super().__init__(*where)
+        self.captures = False
+
+
 class TapeReplay(Replay):
     """`Replay` as on a GPU, with tapes for graphs."""
 

@@ -85,7 +85,7 @@ def _stacked(name: str, dataset: Dataset[Any]) -> Split:
     # A generator of its own: a DataLoader takes a number from torch's global one otherwise.
     loader = DataLoader(dataset, CHUNK, generator=torch.Generator())
     try:
-        parts = [(_bytes(name, images), _integers(name, labels)) for images, labels in loader]
+        parts = [(_bytes(name, x.cpu()), _integers(name, y.cpu())) for x, y in loader]
         if not parts:
             raise DataError(f"{name}: empty; give at least one image with its label")
         images, labels = zip(*parts, strict=True)

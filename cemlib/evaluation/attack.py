@@ -35,9 +35,9 @@ def attack(
 ) -> list[Attacked]:
     """Carry out all attacks of a study on one classifier in memory, without writing files.
 
-    The results are bit-identical to those of the attack jobs on the same run. torch's number of CPU
-    threads is set to the study's `threads`, and torch's global random state and, on a GPU, the
-    options of cuDNN are changed.
+    On a CPU the results are bit-identical to those of the attack jobs on the same run. torch's
+    number of CPU threads becomes the study's `threads`; torch's random state, its precision of
+    float32 products and, on a GPU, cuDNN's options are changed.
 
     Args:
         study: The settings, from `cemlib.config.parse`.

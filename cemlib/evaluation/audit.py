@@ -18,6 +18,7 @@ from cemlib.defences.deployed import Deployed
 from cemlib.evaluation.attack import Attacked, attack, table
 from cemlib.evaluation.pictures import showcase, strip
 from cemlib.models.split import Dimensions, SplitModel, device_of
+from cemlib.numerics.precision import set_up
 from cemlib.numerics.seeds import generator
 from cemlib.training.fit import Trained, check_logits, check_type, small_study, split_copy
 
@@ -157,6 +158,7 @@ def audit(
         check_type("judge", judge)
     recogniser = SplitModel(_Contiguous(), victim.model if judge is None else deepcopy(judge))
     silent = Deployed(recogniser, build_channel("noise", noise_std=0.0))
+    set_up(data.test.images.device, study.threads)
     for name, each in (("model", victim), ("judge", silent)):
         each.model.to(data.test.images.device)
         check_logits(each, data, name)

@@ -8,12 +8,13 @@ import torch
 
 
 def set_up(device: torch.device, threads: int) -> None:
-    """Set the CPU threads and the options of cuDNN.
+    """Set the CPU threads, exact float32 products and the options of cuDNN.
 
     All batches but the last of an epoch have the same shape, so cuDNN's benchmark of algorithms
     pays off. By default cuDNN would compute float32 convolutions in TF32, with ten bits.
     """
     torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision("highest")
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = False

@@ -55,6 +55,7 @@ from cemlib.training.trainer import Trainer
 ENOUGH = 2.0  # seconds of measured work
 STEPS = 10  # of an epoch, at most
 EPOCHS = 3  # of an attack: a strong budget tries three rates, for a third of the epochs each
+DESCENT = 100  # steps of a search on a GPU, which calls the first ones and replays the others
 BATCH = 256  # images at first, for an attack without an option `batch_size`
 LENGTHS = ("epochs", "iterations")  # options that set how long an attack runs
 
@@ -223,11 +224,12 @@ def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
     if key is None:
         return seconds_of(partial(_try, attack, task, 1.0, {}))
     epochs = int(task.options[key])
-    few = min(epochs, EPOCHS)
+    on_gpu = task.own.features.is_cuda
+    few = min(epochs, DESCENT if on_gpu and key == "iterations" else EPOCHS)
     share: float = min(1.0, task.options.get("batch_size", BATCH) / len(task.own.images))
-    if task.own.features.is_cuda:  # what happens once is not to be multiplied
-        _try(attack, task, share, {key: few})
     while True:
+        if on_gpu:  # cuDNN tries its algorithms once for every shape, which is not to be multiplied
+            _try(attack, task, share, {key: few})
         seconds = seconds_of(partial(_try, attack, task, share, {key: few}))
         if seconds >= ENOUGH or share == 1:
             return seconds / share * epochs / few

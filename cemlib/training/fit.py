@@ -108,10 +108,10 @@ def fit(
 ) -> Trained:
     """Train one defence of a study on data and a network in memory, without writing files.
 
-    The result is, bit for bit, that of the training job with the same settings, data, network, seed
-    and number of threads. The study's sections `data` and `model`, and a defence's `model`, are not
-    used. torch's number of CPU threads becomes the study's `threads`, and torch's global random
-    state and, on a GPU, the options of cuDNN are changed.
+    On a CPU the result is, bit for bit, that of the training job with the same settings, data,
+    network, seed and number of threads. The study's sections `data` and `model`, and a defence's
+    `model`, are not used. torch's number of CPU threads becomes the study's `threads`; torch's
+    random state, its precision of float32 products and, on a GPU, cuDNN's options are changed.
 
     Args:
         study: The settings, from `cemlib.config.parse`.

@@ -93,13 +93,15 @@ def easy_task(
     std: float = 0.0,
     train: int = 96,
     start: nn.Module | None = None,
+    device: str = "cpu",
     **options: Any,
 ) -> tuple[Task, Tensor]:
     """A task and, apart from it, the images that are to be found."""
     victim = Deployed(SplitModel(Small(), nn.Identity(), (1, 4, 4)), GaussianNoise(std))
-    splits = (blobs(train, 1), blobs(40, 2), blobs(60, 3))
+    splits = [each.to(device) for each in (blobs(train, 1), blobs(40, 2), blobs(60, 3))]
     parts = [pairs(victim, split.images, split.labels) for split in splits]
-    return task_on(place, victim, parts, config(**options).model_dump(), judge(), start)
+    settings = config(**options).model_dump()
+    return task_on(place, victim, parts, settings, judge().to(device), start)
 
 
 def network_task(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from easy_tasks import OPTIONS, easy_task, trained_decoder
-from tape import TapeReplay
+from tape import Called, TapeReplay
 
 from cemlib.attacks import denoiser as denoising
 from cemlib.attacks.decoder import decoder
@@ -18,6 +18,8 @@ from cemlib.attacks.residual import residual
 from cemlib.attacks.task import Outcome, Task
 from cemlib.config.attacks import Decoder, Gan, Optimisation, Perceptual, Residual
 from cemlib.config.base import Section
+from cemlib.numerics.precision import set_up
+from cemlib.numerics.replay import Replay
 
 # The steep distance between features and the game of generator and critic enlarge any rounding:
 # these rates are whole in float32.
@@ -37,11 +39,16 @@ CASES = {
 
 
 def attacked(
-    place: Path, attack: Callable[[Task], Outcome], config: type[Section], options: dict
+    place: Path,
+    attack: Callable[[Task], Outcome],
+    config: type[Section],
+    options: dict,
+    device: str = "cpu",
 ) -> Outcome:
     """What an attack finds, from a decoder of one epoch where it starts from one."""
-    start = trained_decoder(place / "start", epochs=1) if config is Gan else None
-    return attack(easy_task(place, config, std=0.05, train=99, start=start, **options)[0])
+    first = trained_decoder(place / "start", epochs=1).to(device) if config is Gan else None
+    where = {"std": 0.05, "train": 99, "start": first, "device": device}
+    return attack(easy_task(place, config, **where, **options)[0])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -60,3 +67,32 @@ def test_replayed_steps_attack_as_called_ones(
         numbers = {n: value for n, value in row.items() if value is not None and n != "seconds"}
         assert {name: other[name] for name in numbers} == pytest.approx(numbers, rel=1e-3)
     torch.testing.assert_close(replayed.reconstructions, called.reconstructions, atol=2e-3, rtol=0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_graph_attacks_as_called_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, precision: str
+) -> None:
+    """On a GPU, where algorithms may differ in rounding."""
+    set_up(torch.device("cuda"), 1)
+    monkeypatch.setattr(denoising, "OPTIONS", denoising.OPTIONS | SHORT)
+    attack, config, options = CASES[name]
+    if "precision" in config.model_fields:
+        options = options | {"precision": precision}
+    captured = []
+
+    class Graph(Replay):
+        def _captured(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+            captured.append(step)
+            return super()._captured(step)
+
+    errors = []
+    for kind in (Called, Graph):
+        for module in ("learning", "optimisation"):
+            monkeypatch.setattr(sys.modules[f"cemlib.attacks.{module}"], "Replay", kind)
+        found = attacked(tmp_path / kind.__name__, attack, config, options, "cuda")
+        errors.append(found.history[-1]["val_mse"])
+    assert captured
+    assert errors[1] == pytest.approx(errors[0], rel=0.1)

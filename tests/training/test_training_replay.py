@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from result_files import timeless
-from tape import TapeReplay
+from tape import Called, TapeReplay
 from tiny_study import RAW, blob_data, tiny_trainer
 
 import cemlib.training.step
@@ -67,14 +67,6 @@ def test_replayed_steps_of_one_cycle_train_as_called_ones(
     models = called.deployed.model, replayed.deployed.model
     for one, other in zip(*(model.parameters() for model in models), strict=True):
         torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-5)
-
-
-class Called(Replay):
-    """Calls every step, also on a GPU."""
-
-    def __init__(self, *where: Any) -> None:
-        super().__init__(*where)
-        self.captures = False
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
