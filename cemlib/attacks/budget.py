@@ -7,16 +7,7 @@ epochs, with a schedule of its own, and the lowest MSE on the attacker's held-ou
 assumes that a short trial ranks the rates as a long training would. The best rate of a short
 training tends to be too high for a long one, but by less than the factor 3 between the trials.
 
-An attack has converged if the lowest of its held-out MSEs v_1 ... v_E fell by no more than 1 % in
-the last tenth of its epochs:
-
-    late improvement = 1 - min(v_1 ... v_E) / min(v_1 ... v_{E - ceil(E / 10)})
-
-The lowest, because `decoder` is scored at its best epoch, and because an error over few held-out
-images fluctuates from epoch to epoch by more than 1 %.
-
-A schedule whose learning rate falls to zero flattens every curve, so a small late improvement is
-necessary, not sufficient.
+An attack has converged if its `late_improvement` is at most `TOLERANCE` (docs/metrics.md).
 """
 
 import math

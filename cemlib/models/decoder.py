@@ -82,6 +82,8 @@ class ResidualNetwork(nn.Module):
             body += [ResBlock(width, width), *([nn.ReLU(inplace=True)] if self.rectified else [])]
         for _ in range(doublings):
             doubling = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)
+            # The normalisation removes this bias, and its gradient is slow to compute on a CPU.
+            doubling.bias.requires_grad_(False)  # type: ignore[union-attr]
             body += [doubling, nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
         self.layers = nn.Sequential(*body)
         self.last = ResBlock(width + hints, answers or image_shape[0])
