@@ -32,7 +32,12 @@ COMMANDS: dict[str, Command] = {
         ["cemlib init faces --images /path/to/faces"],
     ),
     "prepare": Command(
-        study.prepare, CONFIG, ["cemlib prepare --config config/cifar10_short.yaml"]
+        study.prepare,
+        CONFIG,
+        [
+            "cemlib prepare --config config/cifar10_short.yaml",
+            "cemlib prepare --set results=elsewhere  # for the second example of `train`",
+        ],
     ),
     "train": Command(
         study.train,
