@@ -134,6 +134,11 @@ def test_a_defence_may_have_a_network_and_a_training_of_its_own() -> None:
     assert study.train_slice("other") == alone.train_slice("other")
 
 
+def test_the_judge_deploys_its_last_epoch() -> None:
+    study = parse(VALID | {"train": {"select": "best_val"}})
+    assert (study.training("judge").select, study.training("noise").select) == ("last", "best_val")
+
+
 def test_the_epochs_to_raise_are_those_that_are_too_few() -> None:
     few = {"noise_std": 0.1, "surrogate": "gated", "train": {"epochs": 3}}
     study = parse(VALID | {"defences": {"noise": {}, "few": few}})

@@ -61,6 +61,11 @@ def test_the_penalty_of_the_critic_by_finite_differences() -> None:
     assert gradient_penalty(critic, real, fake, share).item() == pytest.approx(expected, rel=1e-6)
 
 
+def penalty_by_images(critic: Critic, mixed: Tensor) -> Tensor:
+    slopes = [torch.autograd.grad(critic(m[None])[0], m, create_graph=True)[0] for m in mixed]
+    return (torch.stack([slope.norm() for slope in slopes]) - 1).pow(2).mean()
+
+
 def test_the_training_is_the_published_algorithm(tmp_path: Path, start: nn.Module) -> None:
     """Two epochs of two batches by hand, with torch.optim.Adam; G steps at batch 2 and 4."""
     options = {"epochs": 2, "mse_weight": 3.0, "gradient_penalty": 7.0, "lr": 1e-3}
@@ -74,7 +79,7 @@ def test_the_training_is_the_published_algorithm(tmp_path: Path, start: nn.Modul
         for module, lr in ((critic, 5e-3), (fake_of, 1e-3))
     ]
     for epoch in (1, 2):
-        losses = []
+        numbers = []
         noise, mixtures = (generator(0, f"attack_{n}", epoch) for n in ("noise", "mixtures"))
         order = torch.randperm(64, generator=generator(0, "attack_order", epoch))
         for count in (2 * epoch - 1, 2 * epoch):
@@ -84,23 +89,23 @@ def test_the_training_is_the_published_algorithm(tmp_path: Path, start: nn.Modul
             fake = fake_of(z)
             share = torch.rand((32, 1, 1, 1), generator=mixtures)
             mixed = (share * real + (1 - share) * fake.detach()).requires_grad_()
-            lengths = [
-                torch.autograd.grad(critic(m[None])[0], m, create_graph=True)[0].norm()
-                for m in mixed
-            ]
-            penalty = (torch.stack(lengths) - 1).pow(2).mean()
-            loss = critic(fake.detach()).mean() - critic(real).mean() + 7.0 * penalty
-            losses.append(loss.item())
+            gap, mse = critic(real).mean() - critic(fake.detach()).mean(), F.mse_loss(fake, real)
+            loss = 7.0 * penalty_by_images(critic, mixed) - gap
+            numbers.append((loss.item(), gap.item(), mse.item()))
             optimisers[0].zero_grad()
             loss.backward()
             optimisers[0].step()
             if count % 2 == 0:
                 optimisers[1].zero_grad()
-                (-critic(fake).mean() + 3.0 * F.mse_loss(fake, real)).backward()
+                (-critic(fake).mean() + 3.0 * mse).backward()
                 optimisers[1].step()
-        row = found.history[epoch - 1]
-        assert row["critic_loss"] == pytest.approx(sum(losses) / 2, rel=1e-3, abs=1e-3)
+        row, keys = found.history[epoch - 1], ("critic_loss", "wasserstein", "train_mse")
+        assert {*row} == {"epoch", "lr", *keys, "val_mse", "val_recon_top1", "seconds"}
+        expected = torch.tensor(numbers).mean(0).tolist()
+        assert [row[key] for key in keys] == pytest.approx(expected, rel=1e-3, abs=1e-4)
     assert share_off(found.state, fake_of.named_parameters()) < 0.02
+    answers = fake_of.eval()(task.released).detach()
+    torch.testing.assert_close(found.reconstructions, answers, rtol=0, atol=2e-3)
 
 
 def test_steps_are_counted_across_epochs(tmp_path: Path, start: nn.Module) -> None:
@@ -115,25 +120,11 @@ def test_steps_are_counted_across_epochs(tmp_path: Path, start: nn.Module) -> No
         gan(gan_task(tmp_path / "alone", start, epochs=1, **alone)[0])
 
 
-def test_the_answers_stay_near_and_the_critic_tells_them_apart(
+def test_a_strong_budget_is_three_times_the_epochs_at_one_rate(
     tmp_path: Path, start: nn.Module
 ) -> None:
-    task, targets = gan_task(tmp_path, start, epochs=40)
-    task.checkpoint.interval = 0.0
-    found = gan(task)
-    begun = F.mse_loss(start(task.released), targets).item()
-    assert F.mse_loss(found.reconstructions, targets).item() < 1.1 * begun
-    keys = {"epoch", "lr", "train_mse", "val_mse", "val_recon_top1", "seconds"}
-    assert all(set(row) == keys | {"critic_loss", "wasserstein"} for row in found.history)
-    assert {row["lr"] for row in found.history} == {5e-4}
-    critic = Critic((1, 16, 16), SMALL["critic_width"])
-    kept = task.checkpoint.load()[0].items()
-    name = "critic/"
-    critic.load_state_dict({n.removeprefix(name): t for n, t in kept if n.startswith(name)})
-    with torch.no_grad():
-        of_real, of_fake = critic(targets), critic(found.reconstructions)
-    assert (of_real > of_fake).float().mean() > 0.8  # pairs that it orders rightly
-    assert found.history[-1]["wasserstein"] > max(0.02, found.history[0]["wasserstein"])
+    task, _ = gan_task(tmp_path, start, epochs=1, budget="strong")
+    assert [row["lr"] for row in gan(task).history] == [5e-4] * 3
 
 
 def test_an_interrupted_attack_ends_with_the_same_bits(tmp_path: Path, start: nn.Module) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.models import vgg16 as architecture
 
-from cemlib.attacks.perceptual import activations, distance, perceptual, vgg16
+from cemlib.attacks.perceptual import activations, distance, feature_network, perceptual, vgg16
 from cemlib.attacks.task import Task
 from cemlib.config.attacks import Perceptual
 from cemlib.models import build
@@ -130,11 +130,13 @@ def test_pretrained_features_are_torchvisions(
         torch.testing.assert_close(ours, layers[:pool](x), rtol=1e-4, atol=1e-5)
 
 
-def test_pretrained_features_train_a_decoder(tmp_path: Path, weights: Path) -> None:
-    small = {"epochs": 1, "train": 8, "pretrained": str(weights)}
-    task, _ = perceptual_task(tmp_path, **small)
-    row = perceptual(task).history[0]
-    assert 0 < row["train_distance"] < 2
+def test_pretrained_features_take_the_place_of_the_judges(tmp_path: Path, weights: Path) -> None:
+    task, _ = perceptual_task(tmp_path, pretrained=str(weights))
+    found, expected = (
+        activations(network, images(1, 16))
+        for network in (feature_network(task), vgg16(weights, 16))
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Published sets in torchvision's own files, as image folders, and when the network is missing."""
 
+import hashlib
 import os
 import struct
 from pathlib import Path
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 from image_folders import Maker
+from scipy.io import savemat
+from torchvision.datasets import SVHN
 
 from cemlib.config.data import DataConfig
 from cemlib.data import SOURCES, DataError
@@ -47,6 +50,22 @@ def test_torchvisions_files_are_read_in_the_official_order(
     assert together.sort().values.tolist() == list(range(100))
     assert len(prepared.classes) == 10
     assert prepared.provenance["set"] == source
+
+
+def test_svhns_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their arrays are (height, width, colour, image), and the digit 0 has the label 10."""
+    written, sums, digits = [], {}, np.arange(20) % 10
+    for part in ("train", "test"):
+        pixels = RNG.integers(0, 256, (32, 32, 3, 20), dtype=np.uint8)
+        path = tmp_path / f"{part}_32x32.mat"
+        savemat(path, {"X": pixels, "y": np.where(digits == 0, 10, digits)[:, None]})
+        sums[part] = ["", path.name, hashlib.md5(path.read_bytes()).hexdigest()]
+        written.append(pixels)
+    monkeypatch.setattr(SVHN, "split_list", sums)
+    raw = SOURCES["svhn"](DataConfig(source="svhn", image_size=32), tmp_path)
+    for split, pixels in zip((raw.train, raw.test), written, strict=True):
+        np.testing.assert_array_equal(split.images, pixels.transpose(3, 2, 0, 1))
+        assert split.labels.tolist() == digits.tolist()
 
 
 def test_a_limit_keeps_the_official_order(tmp_path: Path) -> None:

@@ -97,8 +97,14 @@ def test_privacy_at_matched_accuracy_is_the_jackknife_of_mean_curves(study: Stud
     assert gated["n_pairs"] == 3
     assert gated["difference"] == pytest.approx(np.mean(ours) - np.mean(theirs))
     assert gated["p"] == gated["p_holm"] == pytest.approx(stats.ttest_rel(ours, theirs).pvalue)
-    assert gated["verdict"] == ("higher" if gated["p"] < 0.05 else "no difference shown")
+    assert gated["verdict"] == "no difference shown"
     assert math.isnan(noise["difference"])
+
+
+def test_a_run_at_chance_of_which_a_curve_is_read_bars_the_verdict(study: Study) -> None:
+    """A constant answer would be right on 89 % of the images."""
+    fill(study).add_run("g8", 1, top1=0.90, chance_top1=0.89)
+    assert tradeoff_table(points(study), AT_94)["verdict"].tolist() == ["", "at chance"]
 
 
 def test_intervals_and_labels_are_drawn_of_few_defences_alone(
@@ -287,23 +293,31 @@ def test_the_figure_shows_every_seed_the_means_and_the_front(study: Study) -> No
     assert explained(figure) == ["noise", "gated"]
 
 
-def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: Path) -> None:
+def swept(folder: Path) -> tuple[Plan[Any], Study]:
+    """A study of two sweeps, whose results are made up."""
     raw: dict[str, Any] = {
         "experiment": "synthetic",
-        "results": str(tmp_path),
+        "results": str(folder),
         "data": {"source": "digits"},
         "sweeps": {
             "noise": {"over": {"noise_std": [0.1, 0.2]}},
             "gated": {"surrogate": "gated", "over": {"lambda": [2, 8]}},
         },
         "attacks": {"linear": {}},
+        "reference": "gated_lambda2",
+        "report": {"match_accuracy": [98.2]},
     }
-    plan, study = Plan(parse(raw), stale=True), Study(tmp_path / "synthetic")  # made up
+    plan, study = Plan(parse(raw), stale=True), Study(folder / "synthetic")
     for place, defence in enumerate(plan.study.defences):
         for seed in range(3):
             study.add_run(defence, seed, top1=0.99 - 0.01 * (place % 2) - 0.001 * seed)
             for knowledge in ("train_data", "public_data"):
                 study.add_attack(defence, seed, "linear", knowledge, mse=0.01 * (place + 1))
+    return plan, study
+
+
+def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: Path) -> None:
+    plan, study = swept(tmp_path)
     found = {job.kind: job for job in jobs(plan)}
     tables = found["tables"].outputs
     assert set(rerun_job(found["tables"])) == set(tables)
@@ -312,7 +326,10 @@ def test_the_report_of_a_study_with_sweeps_writes_what_the_plan_names(tmp_path: 
     assert {path.name for path in rerun_job(one)} == {path.name for path in others}
     table = pd.read_csv(tradeoff)
     assert set(table["knowledge"]) == {"train_data", "public_data"}
+    assert set(table["accuracy"]) == {98.2}
     assert {"lambda_mean", "noise_std_mean"} <= set(table.columns)
+    compared = pd.read_csv(next(path for path in others if path.name == "comparisons.csv"))
+    assert set(compared["reference"]) == {"gated_lambda2"}
     wide, narrow = (path.read_text().splitlines() for path in (readable, paper))
     for knowledge, mse in table.loc[table["family"] == "gated", ["knowledge", "mse_mean"]].values:
         heading = f"## At an accuracy of {table['accuracy'][0]:g} %, {knowledge}"

@@ -151,9 +151,28 @@ def test_comparisons_pair_the_seeds_that_both_have(study: Study) -> None:
     assert row["p_holm"] == pytest.approx(2 * expected.pvalue)  # two defences, one knowledge
     assert row["verdict"] == "higher"
     assert table.loc[("none", "train_data", "mse"), "verdict"] == "no difference shown"
-    assert table.loc[("gated", "", "top1"), ["verdict", "p_holm"]].tolist()[:1] == [""]
     assert set(table["reference"]) == {"noise"}
     assert "noise" not in table.index.get_level_values("defence")
+
+
+@pytest.mark.parametrize(
+    ("defence", "seed", "converged", "verdict"),
+    [
+        ("gated", 2, None, "at chance"),
+        ("noise", 1, None, "at chance"),
+        ("noise", 3, None, "higher"),  # of no pair
+        ("gated", 2, False, "unconverged"),  # told before chance
+    ],
+)
+def test_a_classifier_at_chance_in_a_pair_bars_the_verdict(
+    study: Study, defence: str, seed: int, converged: bool | None, verdict: str
+) -> None:
+    before = compared(three_defences(study))
+    study.add_run(defence, seed, top1=0.105)
+    study.add_attack("gated", 0, mse=0.020, converged=converged)
+    after = compared(study)
+    assert after.loc[("gated", "train_data", "mse"), "verdict"] == verdict
+    assert after["p_holm"].equals(before["p_holm"])  # it stays in the family
 
 
 def test_only_the_error_is_tested_corrected_over_defences_and_knowledges(
@@ -181,6 +200,13 @@ def test_every_row_says_on_how_many_images_it_rests(study: Study) -> None:
     assert summary_table(runs, attacks, ["none", "noise"])["n_images"].tolist() == [180] * 4
     images = comparisons_table(runs, attacks, ["none", "noise"], None).set_index("metric")
     assert images.loc[["mse", "ssim"], "n_images"].tolist() == [180, 180]
+
+
+def test_the_images_of_a_bound_are_the_fewest_of_any_run(study: Study) -> None:
+    for seed, images in enumerate((640, 500, 700)):
+        study.add_run("noise", seed, leakage_images=images)
+        study.add_attack("noise", seed)
+    assert set(summary_table(*study.frames(), ["noise"])["leakage_images"]) == {500}
 
 
 def test_comparisons_with_another_reference(study: Study) -> None:

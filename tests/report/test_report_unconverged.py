@@ -220,7 +220,7 @@ def test_a_difference_is_marked_where_the_seeds_of_both_sides_rest_on_it() -> No
 def test_an_unfinished_attack_on_a_seed_of_one_side_bars_no_difference() -> None:
     row = late_at_92(("weak", 3))
     assert (row["n_of_first"], row["unconverged"], row["n_pairs"]) == (1, "", 2)
-    assert row["verdict"] in ("higher", "no difference shown")
+    assert row["verdict"] == "higher"
 
 
 def test_a_curve_that_is_read_from_a_classifier_at_chance_has_no_verdict() -> None:

@@ -52,7 +52,7 @@ def test_any_reachable_accuracy_is_matched_with_few_measurements(
     assert found.end == bracket.MATCHED
     low, high = (inverse(middle, target + side * (WITHIN + 1e-9)) for side in (1, -1))
     assert low <= found.value <= high
-    assert len(accuracy.calls) == len(set(accuracy.calls)) <= 2 + bracket.STEPS + bracket.ITERATIONS
+    assert len(accuracy.calls) == len(set(accuracy.calls)) <= 2 + 8 + 12
 
 
 def test_what_no_protection_does_not_reach_is_said_after_two_measurements() -> None:
@@ -67,7 +67,18 @@ def test_what_the_strongest_setting_does_not_reach_is_said() -> None:
     rate = bracket.Strength(0.2, lambda value: 0 <= value < 1)
     found = bracket.find(lambda value: 99 - value, 85, WITHIN, rate)
     assert found.end == bracket.UNREACHED
-    assert 1 / (1 + 2 * bracket.CLOSE) < found.value < 1
+    assert 1 / 1.04 < found.value < 1
+
+
+@pytest.mark.parametrize(("accuracy", "powers"), [(99, range(-2, 7)), (60, range(6, -3, -1))])
+def test_a_strength_is_multiplied_or_divided_by_four_eight_times(
+    accuracy: float, powers: range
+) -> None:
+    flat = Counted(lambda _: accuracy)
+    strength = bracket.Strength(4.0 ** powers[0], lambda value: value > 0)
+    found = bracket.find(flat, 85, WITHIN, strength)
+    assert flat.calls == [4.0**power for power in powers]
+    assert found == bracket.Found(bracket.UNREACHED, 4.0 ** powers[-1])
 
 
 @pytest.mark.parametrize("start", [0.02, 0.9])
@@ -91,8 +102,17 @@ def test_a_step_between_two_strengths_ends_the_search_beside_it() -> None:
     found = bracket.find(accuracy, 85, WITHIN, bracket.Strength(16.0, positive))
     assert found.end == bracket.BETWEEN
     assert found.value < 20
-    assert 20 / found.value < 1 + bracket.CLOSE
-    assert len(accuracy.calls) <= 2 + bracket.ITERATIONS
+    assert 20 / found.value < 1.02
+    assert len(accuracy.calls) <= 2 + 12
+
+
+def test_jumps_that_mislead_brents_method_end_the_search_after_twelve_steps() -> None:
+    """Without the limit it would measure more."""
+    jumps = {20: 99.0, 22: 88.0, 24: 85.4, math.inf: 20.0}
+    accuracy = Counted(lambda value: next(jumps[end] for end in jumps if value < end))
+    found = bracket.find(accuracy, 85, WITHIN, bracket.Strength(16.0, positive))
+    assert found.end == bracket.BETWEEN
+    assert len(accuracy.calls) == 2 + 12
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -100,5 +120,5 @@ def test_noise_does_not_keep_it_from_ending(seed: int) -> None:
     draws, true = random.Random(seed), logistic(30)
     accuracy = Counted(lambda value: true(value) + draws.gauss(0, 0.5))
     found = bracket.find(accuracy, 91, WITHIN, bracket.Strength(16.0, positive))
-    assert len(accuracy.calls) <= 2 + bracket.STEPS + bracket.ITERATIONS
+    assert len(accuracy.calls) <= 2 + 8 + 12
     assert math.isclose(true(found.value), 91, abs_tol=WITHIN + 4 * 0.5)

@@ -1,6 +1,7 @@
 """Searches by real trainings of digits: what decides, what they leave, how they continue."""
 
 import math
+import re
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -12,14 +13,16 @@ from killing import kill, python, wait_for_line
 from short_study import configure
 
 from cemlib.cli import main
-from cemlib.config import load
+from cemlib.config import load, parse
+from cemlib.config.sweeps import put
 from cemlib.data.prepared import load as load_data
 from cemlib.defences.deployed import load_deployed
 from cemlib.numerics.seeds import generator
-from cemlib.records.files import read_json
+from cemlib.records.files import read_json, write_json
 from cemlib.records.layout import RunFolder
 from cemlib.search.bracket import BETWEEN, MATCHED, UNREACHED, Found
-from cemlib.search.match import Matched, Score, Wanted, remarks, strength_of
+from cemlib.search.match import KEYS, Matched, Score, Wanted, match, remarks, strength_of
+from cemlib.study.plan import Plan
 
 STUDY: dict[str, Any] = {
     "experiment": "searched",
@@ -109,6 +112,25 @@ def test_a_diverged_run_makes_its_strength_fail(
     assert "matched at lambda " in out
 
 
+def test_a_strength_at_which_a_seed_diverges_counts_as_0_percent_accurate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if the other seed has the accuracy. Made-up scores replace the trainings alone."""
+
+    def trained(plan: Plan[Any], *_: Any) -> Score:
+        (defence,) = plan.study.defences.values()
+        diverged = Score((85.0,), ("epoch 1: loss is nan",))
+        return diverged if defence.surrogate.lambda_ >= 20 else Score((97.0, 97.0))
+
+    monkeypatch.setattr("cemlib.search.match._trained", trained)
+    plan = Plan(parse(STUDY | {"results": str(tmp_path)}))
+    write_json(tmp_path / "searched/search/data/data.json", {"counts": {"val": 9}})
+    wanted = Wanted("clustering", "lambda", 85.0, 0.3)
+    found = match(plan, wanted, slots=1, say=print).found
+    assert found.end == BETWEEN
+    assert 20 / 1.02 < found.value < 20
+
+
 def test_a_search_starts_from_what_a_defence_inherits(tmp_path: Path) -> None:
     study = STUDY | {"seeds": [0], "model": {"name": "small", "cut": 3, "bottleneck": 4}}
     words = ["--key", "bottleneck", "--accuracy", "50", "--within", "49"]
@@ -152,11 +174,14 @@ def test_data_of_other_settings_are_not_replaced(
     assert facts.read_bytes() == before
 
 
-def test_a_wider_bottleneck_protects_less() -> None:
-    section = {"model": {"bottleneck": 8}, "surrogate": {"name": "slot", "margin": 1.0}}
-    assert strength_of(section, "bottleneck").rising
-    assert strength_of(section, "margin").rising
-    assert not strength_of({"noise_std": 0.1}, "noise_std").rising
+def test_the_page_names_the_strengths_of_which_a_larger_value_protects_less() -> None:
+    page = (Path(__file__).parents[2] / "docs/matching.md").read_text()
+    (names,) = re.findall(r"stronger, except for (.*?)\. Strengths", page, re.DOTALL)
+    sections: dict[str, Any] = {key: {} for key in KEYS}
+    for key, section in sections.items():
+        put(section, key, 1)
+    rising = {key for key, section in sections.items() if strength_of(section, key).rising}
+    assert rising == set(re.findall(r"`(\w+)`", names))
 
 
 def told(end: str, accuracies: tuple[float, ...], *failed: str) -> list[str]:

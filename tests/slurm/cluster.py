@@ -1,9 +1,9 @@
 """A real Slurm of two nodes on this one machine, to try the profile on.
 
-`with Cluster(folder): ...`, or `python tests/slurm/cluster.py` until Ctrl-C. It needs root and the
-programs of the packages slurm-wlm and munge. Its daemons are plain processes; everything lies in
-the folder but the three configuration files, which jobs look for in /etc/slurm and nowhere else.
-A machine that has a slurm.conf already is left alone.
+`with Cluster(folder): ...` needs root and the programs of the packages slurm-wlm and munge. Its
+daemons are plain processes; everything lies in the folder but the three configuration files, which
+jobs look for in /etc/slurm and nowhere else. A machine that has a slurm.conf already is left
+alone.
 """
 
 import os
@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -188,19 +187,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def main() -> None:
-    """Keep a cluster up until Ctrl-C."""
-    for ending in (signal.SIGINT, signal.SIGTERM):  # a shell has its background jobs ignore Ctrl-C
-        signal.signal(ending, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="slurm-") as folder, Cluster(Path(folder)):
-        print("two nodes are up; Ctrl-C stops them", flush=True)
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            print("stopped", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -159,6 +159,11 @@ def test_batches_without_a_large_enough_class_are_counted_as_idle(name):
     assert drained["active_steps"] == pytest.approx(1 / 3)
 
 
+def test_a_fit_is_due_at_the_end_of_the_first_epoch_and_then_of_every_third():
+    surrogate = built("clustering", 2, 4, refit=3)
+    assert [epoch for epoch in range(1, 9) if surrogate.fit_is_due(epoch)] == [1, 4, 7]
+
+
 @pytest.mark.parametrize("variant", FITTED)
 def test_before_a_fit_every_batch_is_idle(variant):
     name, options = VARIANTS[variant]
