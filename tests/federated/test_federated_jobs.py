@@ -7,19 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from killed_job import Dying, first_shown
 from result_files import content
 from short_study import configure
 from tiny_federation import tiny
+from torch.nn.functional import cross_entropy
 
 from cemlib.cli import main
 from cemlib.config import ConfigError
 from cemlib.config.load import load_any as load
 from cemlib.config.load import parse_any
+from cemlib.federated.attacking import _network, scene_of
+from cemlib.federated.drawing import ATTACKED, Draws
+from cemlib.federated.gan import Generator
 from cemlib.federated.job import read_data, read_pseudo
-from cemlib.records.files import FileError, read_json, read_jsonl
-from cemlib.study.federated import attack_folder, gans_job, jobs, train_job
+from cemlib.federated.setting import network_of
+from cemlib.records.files import FileError, load_tensors, read_json, read_jsonl
+from cemlib.study.federated import attack_folder, attack_job, gans_job, jobs, train_job
 from cemlib.study.finished import finished
 from cemlib.study.job import records_below, report_files
 from cemlib.study.plan import Plan
@@ -116,6 +122,39 @@ def test_a_diverged_training_is_a_failed_result_and_shown_as_one(whole):
     lines = (plan.layout.tables / "cost.md").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith("| wild"))
     assert [cell.strip() for cell in line.split("|")][2:6] == ["failed", "-", "-", "-"]
+
+
+@pytest.mark.parametrize("variant", tiny()["variants"])
+def test_a_record_has_the_scores_of_its_weights_and_the_sums_of_its_rounds(whole, variant):
+    """After so few steps, the losses of validation and test images are close: hence six digits."""
+    plan = Plan(load(whole))
+    folder, data = plan.layout.run(variant, 0), read_data(train_job(plan, variant, 0))
+    record, rows = read_json(folder.metrics), read_jsonl(folder.history)
+    net = network_of(plan.study, data, 0).double()
+    net.load_state_dict(load_tensors(folder.model))
+    logits, labels = net(data.test.images.double() / 255), data.test.labels
+    assert record["top1"] == (logits.argmax(1) == labels).double().mean().item()
+    assert record["loss"] == pytest.approx(cross_entropy(logits, labels).item(), rel=1e-6)
+    for key in ("asked", "dropped", "excluded", "bytes_up", "bytes_down"):
+        assert record[key] == sum(row[key] for row in rows)
+
+
+def test_mixtures_that_are_attacked_are_of_the_client_of_their_gradient(whole):
+    """Two images behind each gradient, four clients: the fifth gradient is of the first again."""
+    attacked = {"images": 10, "batch_size": 2, "attacks": {"idlg": {}}}
+    plan = Plan(parse_any(yaml.safe_load(whole.read_text()) | {"inversion": attacked}))
+    job, mixing = attack_job(plan, "both", 0), plan.study.variants["both"].mixing
+    data, generators = read_data(job), load_tensors(plan.layout.gans(0).generators)
+    found = scene_of(job, data)
+    for i, client in enumerate((0, 0, 1, 1, 2, 2, 3, 3, 0, 0)):
+        own, draws = Generator((1, 8, 8), 10, 16, 8), Draws(0, client, ATTACKED)
+        own.load_state_dict({name: tensor[client] for name, tensor in generators.items()})
+        image, share = data.test.images[i] / 255, draws.ratios(mixing, 10)[i]
+        made = own(draws.latents(10, 16)[i : i + 1], data.test.labels[i : i + 1])[0]
+        expected = (share * image + (1 - share) * made).detach()
+        torch.testing.assert_close(found.trained[i], expected, rtol=1e-5, atol=1e-6)
+        assert torch.equal(found.images[i], image)
+        assert (found.labels[i], found.ratio[i]) == (data.test.labels[i], share)
 
 
 def test_its_runs_are_listed_with_the_attacks_on_them(whole, capsys):
@@ -242,6 +281,12 @@ def test_updates_at_trained_weights_are_attacked(tmp_path, model, variant):
     assert "4 test images are attacked, 4 behind each update of 2 steps at the rate 0" in told
     assert (record["status"], record["n_images"]) == ("ok", 4)
     assert (folder.root.name, len(read_jsonl(folder.history))) == ("cosine-layer", 2)
+    job = attack_job(plan, "none", 0)
+    data = read_data(job)
+    ours, start = _network(job, data).state_dict(), network_of(plan.study, data, 0).state_dict()
+    for name, tensor in load_tensors(plan.layout.run("none", 0).model).items():
+        assert torch.equal(ours[name], tensor)
+        assert not torch.equal(ours[name], start[name])
 
 
 def is_finished(plan: Plan, name: str) -> bool:

@@ -7,6 +7,7 @@ from operator import itemgetter
 
 import pytest
 import torch
+from inversion_scenes import class_means, flat_network
 from tiny_federation import study_of
 from torch.utils._pytree import tree_map
 
@@ -18,11 +19,11 @@ from cemlib.federated.client import Inputs, step_inputs, step_of, train_at_once
 from cemlib.federated.drawing import Draws, ask
 from cemlib.federated.gan import Generator
 from cemlib.federated.gan_training import Pseudo
-from cemlib.federated.network import build, stack, weights_of
+from cemlib.federated.network import BIAS, WEIGHT, build, stack, weights_of
 from cemlib.federated.private import _ORDERS
 from cemlib.federated.rounds import Federation, aggregate
 from cemlib.federated.setting import partition
-from cemlib.federated.training import _epsilon
+from cemlib.federated.training import _epsilon, _scores
 from cemlib.numerics.divergence import DivergedError
 
 
@@ -123,6 +124,21 @@ def test_rounds_lower_the_loss_and_count_what_happened(data, variant):
     assert sum(row["dropped"] for row in rows) > 0
     size = 4 * sum(w.numel() for w in found.weights.values())
     assert [row["bytes_up"] for row in rows] == [size * count for count in answering]
+
+
+def test_test_and_validation_images_have_scores_of_their_own(data, monkeypatch):
+    """Of the nearest class mean, which is a linear network, in parts of which the last is short."""
+    monkeypatch.setattr("cemlib.federated.rounds.CHUNK", 16)
+    found, net, means = federation(data), flat_network(), 2 * class_means().flatten(1) - 1
+    net.load_state_dict({WEIGHT: 2 * means, BIAS: -means.square().sum(1)})
+    found.net, found.weights = net.float(), weights_of(net)
+    scores = _scores(found)
+    for prefix, split in (("", data.test), ("val_", data.val)):
+        pixels = 2 * split.images.flatten(1).double() / 255 - 1
+        apart = torch.cdist(pixels, means.double()).square()
+        loss = torch.nn.functional.cross_entropy(-apart, split.labels).item()
+        assert scores[f"{prefix}loss"] == pytest.approx(loss, rel=1e-4)
+        assert scores[f"{prefix}top1"] == (apart.argmin(1) == split.labels).double().mean().item()
 
 
 def test_an_answer_that_is_not_finite_is_excluded_and_the_rest_is_averaged(data, monkeypatch):

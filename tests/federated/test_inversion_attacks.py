@@ -188,6 +188,19 @@ def test_signed_descent_keeps_the_best_and_stays_in_the_box() -> None:
     assert torch.equal(best.values, best.curve.min(1).values)
 
 
+def test_the_rate_of_signed_descent_falls_to_a_tenth_three_times() -> None:
+    """The slope has one sign throughout, so that Adam moves by the rate."""
+    seen: list[Tensor] = []
+
+    def falling(x: Tensor) -> Tensor:
+        seen.append(x.detach().clone())
+        return -x.sum(1)
+
+    signed_descent(falling, torch.zeros(1, 1, dtype=torch.float64), 16, 0.01)
+    rates = [0.01] * 6 + [1e-3] * 4 + [1e-4] * 4 + [1e-5] * 2
+    assert torch.cat(seen).flatten().diff().tolist() == pytest.approx(rates)
+
+
 def rosenbrock(points: Tensor) -> Tensor:
     a, b = points[:, :-1], points[:, 1:]
     return (100 * (b - a.square()).square() + (1 - a).square()).sum(1)

@@ -40,6 +40,7 @@ from cemlib.federated.inversion.gradients import (
     gradient_function,
     squared_distance,
 )
+from cemlib.federated.inversion.lbfgs import Objective
 from cemlib.federated.inversion.scene import shared_gradients
 from cemlib.federated.inversion.search import gradient_misfit, labels_of, targets_of
 from cemlib.federated.mask import draw_columns
@@ -122,18 +123,42 @@ def test_the_angle_is_that_of_gradients_of_any_length() -> None:
         assert cosine_distance(*scaled).item() == pytest.approx(1 - math.sqrt(0.5), rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["squared", "cosine", "combined"])
-def test_slopes_of_the_losses_against_finite_differences(kind: str) -> None:
-    net, (images, labels) = network(torch.float64), digits(2, torch.float64)
-    shared = undefended(net, images, labels)
+def losses(net: FederatedNet, images: Tensor, labels: Tensor) -> dict[str, Objective]:
+    where = net, undefended(net, images, labels), labels[:, None]
+    squared = gradient_misfit(*where[:2], "ignored", squared_distance)
     targets = torch.eye(10, dtype=torch.float64)[labels][:, None]
-    squared = gradient_misfit(net, shared, "ignored", squared_distance)
-    where = net, shared, labels[:, None]
-    loss = {
-        "squared": lambda: lambda images: squared(images, targets),
-        "cosine": lambda: cosine_objective(*where, Cosine(tv_weight=0.1, prior_weight=0.1)),
-        "combined": lambda: loss_of(*where, Combined(prior_weight=0.1)),
-    }[kind]()
+    return {
+        "squared": lambda x: squared(x, targets),
+        "cosine": cosine_objective(*where, Cosine(tv_weight=0.1, prior_weight=0.2)),
+        "combined": loss_of(*where, Combined(prior_weight=0.3)),
+    }
+
+
+def slope_of(net: FederatedNet, image: Tensor, label: Tensor) -> Tensor:
+    loss = F.cross_entropy(net(image[None]), label[None])
+    return torch.cat([each.flatten() for each in torch.autograd.grad(loss, list(net.parameters()))])
+
+
+def test_losses_are_the_sums_of_their_terms_by_hand() -> None:
+    net, (images, labels) = network(torch.float64), digits(2, torch.float64)
+    x = torch.rand(2, 1, 8, 8, dtype=torch.float64)
+    found = {name: loss(x[:, None]) for name, loss in losses(net, images, labels).items()}
+    for i, label in enumerate(labels):
+        slopes = [slope_of(net, each[i], label) for each in (x, images)]
+        squared = (slopes[0] - slopes[1]).square().sum().item()
+        angle = 1 - F.cosine_similarity(*slopes, dim=0).item()
+        down, right = (np.abs(np.diff(x[i, 0], axis=axis)).mean() for axis in (0, 1))
+        far = (x[i] - class_means(torch.float64)[label]).square().mean().item()
+        seen, true = (net.features(each[i : i + 1]) for each in (x, images))
+        apart = ((seen - true).norm() / true.norm()).item() ** 2
+        assert found["squared"][i].item() == pytest.approx(squared)
+        assert found["cosine"][i].item() == pytest.approx(angle + 0.1 * (down + right) + 0.2 * far)
+        assert found["combined"][i].item() == pytest.approx(angle + apart + 0.3 * far)
+
+
+@pytest.mark.parametrize("kind", ["squared", "cosine", "combined"])
+def test_every_term_of_a_loss_counts_in_its_slope(kind: str) -> None:
+    loss = losses(network(torch.float64), *digits(2, torch.float64))[kind]
     start = torch.rand(2, 1, 1, 8, 8, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(loss, (start,), eps=1e-6, atol=1e-5)
 

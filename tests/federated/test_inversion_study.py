@@ -4,9 +4,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from inversion_scenes import network, scene
+from scipy.stats import t
 
 from cemlib.config.federated import DpSgd, MaskConfig, Variant
 from cemlib.config.federated_attacks import Cosine, Idlg, InversionStudy, Linked, PriorImage
@@ -167,10 +169,17 @@ def test_means_of_one_seed_have_the_interval_over_images() -> None:
     assert (found["n_seeds"], found["n_images"], found["failed"]) == (1, 3, 0)
 
 
-def test_means_of_several_seeds_have_wider_intervals_than_their_images_alone() -> None:
-    found = summary([rows(*(0.1 * s + 0.001 * i for i in range(10))) for s in range(3)])
-    assert found["mse_mean"] == pytest.approx(0.1 + 0.0045)
-    assert found["mse_ci_high"] - found["mse_ci_low"] > 0.3
+def test_means_of_several_seeds_have_the_interval_over_seeds_and_images() -> None:
+    """The variances of both means add up, with the degrees of freedom of Satterthwaite."""
+    seeds, images = np.array([0.0, 0.1, 0.2]), 0.05 * np.arange(10)
+    found = summary([rows(*(seed + images), right=seed > 0) for seed in seeds])
+    first, second = seeds.var(ddof=1) / 3, images.var() / 10
+    freedom = (first + second) ** 2 / (first**2 / 2 + second**2 / 9)
+    ends = t.interval(0.95, freedom, 0.1 + 0.225, math.sqrt(first + second))
+    assert found["mse_mean"] == pytest.approx(0.1 + 0.225)
+    assert (found["mse_ci_low"], found["mse_ci_high"]) == pytest.approx(ends)
+    assert (found["n_seeds"], found["n_images"]) == (3, 10)
+    assert found["label_right"] == pytest.approx(2 / 3)
 
 
 def test_a_mean_without_the_failed_images_is_not_shown() -> None:

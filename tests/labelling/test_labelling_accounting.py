@@ -8,6 +8,7 @@ import pytest
 from labelling_study import tiny
 from numpy.typing import NDArray
 from scipy.integrate import quad
+from scipy.optimize import brentq
 from scipy.stats import beta, norm
 
 from cemlib.labelling.accounting import (
@@ -67,13 +68,27 @@ def test_200_queries_cost_what_another_accountant_says(
     assert found == pytest.approx(epsilon, abs=2e-6)
 
 
+def test_what_is_stated_is_of_one_query_and_of_all_that_are_published() -> None:
+    found, queries = stated(tiny(), 1.2), tiny().queries
+    ratio, delta = CHANGED_VOTE / found["sigma"], found["delta"]
+
+    def excess(epsilon: float) -> float:
+        """The delta of one changed vote in one query, less the one that is stated."""
+        p, q = (norm.cdf(side * ratio / 2 - epsilon / ratio) for side in (1, -1))
+        return float(p - math.exp(epsilon) * q - delta)
+
+    assert found["epsilon_query_exact"] == pytest.approx(brentq(excess, 0, 50))
+    spread = 1.2 * math.sqrt(2 * queries * math.log(1 / delta))
+    total = spread + queries * 1.2 * (math.exp(1.2) - 1)
+    assert found["epsilon_total_published"] == pytest.approx(total)
+    assert found["delta_total_published"] == pytest.approx((queries + 1) * delta)
+
+
 @pytest.mark.parametrize("epsilon", [100.0, 400.0])
 def test_noise_that_hardly_hides_has_an_account_all_the_same(epsilon: float) -> None:
     """Strong composition leaves the range of floats: infinite, where the exact epsilon is not."""
     found = stated(tiny(privacy__epsilon=epsilon), epsilon)
     assert epsilon < found["epsilon_total_exact"] < math.inf
-    published = tiny().queries * epsilon * math.expm1(epsilon)  # the larger of its two terms
-    assert found["epsilon_total_published"] >= published
     assert strong_composition(800.0, 200, 1e-5) == math.inf
 
 

@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
-from labelling_study import plan_in
+from labelling_study import plan_in, tiny
 from scipy.stats import t as student_t
 from scipy.stats import ttest_rel
 
@@ -17,7 +18,7 @@ from cemlib.cli import exits, main
 from cemlib.data.prepared import load
 from cemlib.labelling import experiment
 from cemlib.labelling.participants import METHODS, Participants
-from cemlib.labelling.tables import SECONDS
+from cemlib.labelling.tables import SECONDS, Results, differences_table
 from cemlib.records.seal import check_files, read_sealed
 from cemlib.study.finished import finished
 from cemlib.study.job import prepare_job
@@ -104,6 +105,20 @@ def test_means_intervals_and_tests_are_scipys(plan: Plan) -> None:
     found = pairs.loc[(30, "iel", "init")]
     assert found["difference"] == pytest.approx((sum(iel) - sum(init)) / 2)
     assert found["p"] == pytest.approx(ttest_rel(iel, init).pvalue)
+
+
+def test_p_values_are_corrected_for_the_comparisons_of_all_sizes() -> None:
+    scores = np.random.default_rng(0).normal((0.5, 0.6, 0.62, 0.4), 0.02, (2, 3, 4))
+    columns = [f"{name}_top1" for name in ("init", "capc", "iel", "constant")]
+    repeats = pd.DataFrame(scores.reshape(6, 4), columns=columns)
+    repeats = repeats.assign(images=[20] * 3 + [30] * 3, seed=[0, 1, 2] * 2, status="ok")
+    found = differences_table(Results(repeats, pd.DataFrame(), pd.DataFrame()), tiny())
+    pairs = [(1, 0), (2, 0), (2, 1), (2, 3)]
+    p = np.array([ttest_rel(of[:, a], of[:, b]).pvalue for of in scores for a, b in pairs])
+    assert found["p"].tolist() == pytest.approx(p)
+    order = np.argsort(p)
+    adjusted = np.maximum.accumulate(np.arange(8, 0, -1) * p[order]).clip(max=1)
+    assert found["p_holm"][order].tolist() == pytest.approx(adjusted)
 
 
 def test_costs_have_our_rows_and_the_published_ones(plan: Plan) -> None:
