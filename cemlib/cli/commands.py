@@ -36,7 +36,7 @@ COMMANDS: dict[str, Command] = {
         CONFIG,
         [
             "cemlib prepare --config config/cifar10_short.yaml",
-            "cemlib prepare --set results=elsewhere  # for the second example of `train`",
+            "cemlib prepare --set results=elsewhere",
         ],
     ),
     "train": Command(

@@ -67,7 +67,8 @@ def separately(penalty: AdversarialDecoder, outer: nn.Module) -> tuple[list[Tens
         reached - penalty.settings.threshold
     )
     for_encoder = torch.autograd.grad(loss, list(outer.parameters()), retain_graph=True)
-    for_decoder = torch.autograd.grad(-reached, list(penalty.decoder.parameters()))
+    learning = [each for each in penalty.decoder.parameters() if each.requires_grad]
+    for_decoder = torch.autograd.grad(-reached, learning)
     return list(for_encoder), list(for_decoder)
 
 
@@ -81,7 +82,7 @@ def test_one_backward_equals_two_passes(threshold: float, factor: float) -> None
     penalty = start(images(), LABELS, features, features + 0.01)
     (factor * ((features - 0.2).square().sum() + penalty)).backward()
     for module, wanted in zip((outer, start.decoder), expected, strict=True):
-        found = [each.grad for each in module.parameters()]
+        found = [each.grad for each in module.parameters() if each.requires_grad]
         torch.testing.assert_close(found, [factor * w for w in wanted], rtol=1e-9, atol=1e-14)
     assert max(each.abs().max().item() for each in expected[1]) > 1e-4
 

@@ -87,7 +87,7 @@ def test_a_network_that_starts_at_zero_learns(width: int) -> None:
         torch.cat(model.answers(releases())).square().mean().backward()
         assert last.weight.grad.abs().max() > 1e-4
         with torch.no_grad():
-            for weights in model.parameters():
+            for weights in filter(lambda each: each.requires_grad, model.parameters()):
                 weights -= 0.1 * weights.grad
     for name, weights in model.named_parameters():
         if weights.ndim > 1:  # a bias before batch normalisation has none
