@@ -98,7 +98,10 @@ def reading(scale: Scale) -> Iterator[Row]:
 
 
 def start(scale: Scale) -> Iterator[Row]:
-    """Time processes beside one that imports torch alone, the last a training of two steps."""
+    """Time processes beside one that imports torch alone, the last a training of two steps.
+
+    Snakemake is left out where it is not installed.
+    """
     with TemporaryDirectory() as root:
         there = {name: call for name, call in COMMANDS.items() if find_spec(call[0])}
         commands = there | {"cemlib train, two steps": _training_job(scale, root)}

@@ -26,7 +26,7 @@ from cemlib.models import SplitModel
 GAMMA, THRESHOLD = 0.01, 0.125 * NOISE_STD**2
 MEMBER, MOST = 10.0, 0.99  # of the blend with stored variances
 LR, LAMBDA_EFF = 0.05, 0.32
-# cuDNN as torch has it by default, and so the field; our `set_up` chooses otherwise.
+# torch's default options of cuDNN, which the field's code has; `set_up` changes them.
 AS_BY_DEFAULT = torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=True)
 
 

@@ -8,7 +8,7 @@ import torch
 
 
 def set_up(device: torch.device, threads: int) -> None:
-    """Set the CPU threads, exact float32 products and the options of cuDNN.
+    """Set the CPU threads, the precision of float32 products and the options of cuDNN.
 
     All batches but the last of an epoch have the same shape, so cuDNN's benchmark of algorithms
     pays off. By default cuDNN would compute float32 convolutions in TF32, with ten bits.

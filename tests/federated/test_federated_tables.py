@@ -16,11 +16,8 @@ from cemlib.federated.tables import Results
 # Accuracy with the seeds 0, 1 and 2; the last training diverged before its first round ended.
 TOP1 = {"none": [0.90, 0.92, 0.91], "both": [0.80, 0.85, 0.81], "dp_sgd": [0.70, 0.74, None]}
 WORST = {"none": 0.1, "both": 0.2, "dp_sgd": 0.3}  # the scores of the worst case
-ABOVE = {
-    "idlg": 0.4,
-    "mean_image": 0.5,
-    "worst_case": 0.0,
-}  # by how much those of others are higher
+# By how much the scores of each attack are above those.
+ABOVE = {"idlg": 0.4, "mean_image": 0.5, "worst_case": 0.0}
 STUDY = study_of(inversion={"attacks": {"idlg": {"mask": "known"}, "mean_image": {}}})
 
 
