@@ -8,6 +8,7 @@ from cemlib.attacks.linear import linear
 from cemlib.attacks.mean_image import mean_image
 from cemlib.attacks.optimisation import optimisation
 from cemlib.attacks.perceptual import perceptual
+from cemlib.attacks.random_features import random_features
 from cemlib.attacks.residual import residual
 from cemlib.attacks.task import Outcome, Task
 
@@ -17,6 +18,7 @@ ATTACKS: dict[str, Callable[[Task], Outcome]] = {
     "perceptual": perceptual,
     "gan": gan,
     "optimisation": optimisation,
+    "random_features": random_features,
     "linear": linear,
     "mean_image": mean_image,
 }

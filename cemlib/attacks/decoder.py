@@ -35,11 +35,11 @@ from cemlib.models.decoder import CorrectedDecoder
 from cemlib.models.split import SplitModel
 from cemlib.models.uncoding import Uncoding
 from cemlib.numerics.optim import one_cycle
+from cemlib.numerics.ridge import best_share
 from cemlib.numerics.seeds import generator
 from cemlib.records.checkpoint import State, copied, pack, unpack
 
 WARM_UP = 0.25  # share of the steps in which the learning rate rises
-SMALLEST = 1e-30  # smallest squared distance of the two answers
 
 
 def decoder(task: Task) -> Outcome:
@@ -131,9 +131,7 @@ class Correction(Regression):
         self.decoder.eval()
         parts = [self.decoder.answers(part) for part in torch.split(released, CHUNK)]
         corrected, own = map(torch.cat, zip(*parts, strict=True))
-        apart = (corrected - own).double()
-        share = (apart * (targets - own)).sum() / apart.square().sum().clamp_min(SMALLEST)
-        self.decoder.share.copy_(share.clamp(0, 1))
+        self.decoder.share.copy_(best_share(corrected, own, targets))
 
     def epoch(self, number: int) -> dict[str, Any]:
         """Train an epoch, and keep its weights if it is the best so far."""

@@ -172,6 +172,17 @@ class Linear(Querying):
     )
 
 
+class RandomFeatures(Querying):
+    """Ridge regression on random features of the release, mixed with a trained decoder."""
+
+    kind: Literal["random_features"] = "random_features"
+    start: Name = Field("decoder", description="attack whose decoder the regression is mixed with")
+    features: int = Field(2048, ge=1, description="number of random features")
+    flip: bool = Field(
+        True, description="fit to mirror images too, if the study's train.augment.flip is set"
+    )
+
+
 class MeanImage(AttackConfig):
     """The mean of the attacker's images, which ignores the release: an upper limit on the error."""
 
@@ -180,7 +191,7 @@ class MeanImage(AttackConfig):
 
 
 AnyAttack = Annotated[
-    Decoder | Residual | Perceptual | Gan | Optimisation | Linear | MeanImage,
+    Decoder | Residual | Perceptual | Gan | Optimisation | RandomFeatures | Linear | MeanImage,
     Field(discriminator="kind"),
 ]
 

@@ -1,4 +1,4 @@
-"""Ridge regression in closed form, for the linear attack and for `image_aware`.
+"""Least squares in closed form: ridge regression, and the best mix of two answers.
 
 Source: Hoerl and Kennard, "Ridge regression: biased estimation for nonorthogonal problems",
 Technometrics 12(1), 1970.
@@ -6,6 +6,8 @@ Technometrics 12(1), 1970.
 
 import torch
 from torch import Tensor
+
+SMALLEST = 1e-30  # smallest squared distance of two answers
 
 
 def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
@@ -37,3 +39,16 @@ def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Ten
     weights = x.T @ torch.linalg.solve(gram, y) if wide else torch.linalg.solve(gram, x.T @ y)
     weights /= len(x)
     return weights, y_mean - x_mean @ weights
+
+
+def best_share(first: Tensor, second: Tensor, truth: Tensor) -> Tensor:
+    """Return the share in [0, 1] of `first` in its mix with `second` that is closest to `truth`.
+
+    All have the same shape; the distance is the squared error.
+
+    >>> best_share(torch.tensor([0.0, 4.0]), torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]))
+    tensor(0.2353)
+    """
+    apart = (first - second).double()
+    share = (apart * (truth - second)).sum() / apart.square().sum().clamp_min(SMALLEST)
+    return share.clamp(0, 1).float()

@@ -32,6 +32,7 @@ RAW: dict[str, Any] = {
         "perceptual": DECODER,
         "optimisation": {"iterations": 40, "lr": 0.05},
         "refinement": {"kind": "optimisation", "start": "decoder", "iterations": 10},
+        "random_features": {"features": 256},
         "linear": {},
         "mean_image": {},
     },
@@ -63,7 +64,7 @@ def blind(folder: RunFolder) -> None:
 
 def error(plan: Plan, defence: str, attack_name: str) -> float:
     metrics: Path = plan.layout.run(defence, 0).attack(attack_name, "train_data").metrics
-    if attack_name == "refinement":
+    if attack_name in ("refinement", "random_features"):
         error(plan, defence, "decoder")  # from which it starts
     if not metrics.is_file():
         list(attack(attack_job(plan, defence, 0, [attack_name])))
@@ -72,14 +73,21 @@ def error(plan: Plan, defence: str, attack_name: str) -> float:
 
 @pytest.mark.parametrize(
     ("attack_name", "share"),
-    [("decoder", 0.1), PERCEPTUAL, ("refinement", 0.1), ("optimisation", 0.6)],
+    [
+        ("decoder", 0.1),
+        PERCEPTUAL,
+        ("refinement", 0.1),
+        ("random_features", 0.1),
+        ("optimisation", 0.6),
+    ],
 )
 def test_nothing_hides_an_undefended_image(plan: Plan, attack_name: str, share: float) -> None:
     assert error(plan, "none", attack_name) < share * error(plan, "none", "mean_image")
 
 
 @pytest.mark.parametrize(
-    ("attack_name", "share"), [("decoder", 0.03), ("refinement", 0.03), PERCEPTUAL]
+    ("attack_name", "share"),
+    [("decoder", 0.03), ("refinement", 0.03), ("random_features", 0.03), PERCEPTUAL],
 )
 def test_a_constant_client_leaves_the_mean_image(
     plan: Plan, attack_name: str, share: float

@@ -52,6 +52,7 @@ ATTACKS = {
     "decoder": {"epochs": 2, "blocks": 1, "width": 8},
     "gan": {"epochs": 2, "start": "decoder", "critic_steps": 2},
     "refinement": REFINEMENT | {"iterations": 2, "denoiser_weight": 1.0},
+    "random_features": {"features": 8},
     "linear": {},
     "mean_image": {},
 }

@@ -35,9 +35,10 @@ OF_ATTACKS = {
     "attack_ridge_noise": "one release of the same images, to choose the ridge of a linear start",
     "attack_share_noise": "another of them, to choose the share of the two answers",
     "attack_mixtures": "mixtures of real images and answers",
+    "random_features": "random features of a regression",
     "denoiser": "seed of the denoiser of an optimisation",
 }
-NAMES = ("decoder", "gan", "refinement", "linear", "mean_image")
+NAMES = ("decoder", "gan", "refinement", "random_features", "linear", "mean_image")
 KNOWN = ("train_data", "public_data")
 OF_RUNS = {f"attack/{name}/{known}" for name in NAMES for known in KNOWN}
 OF_RUNS |= {f"{what}/{known}" for what in ("target", "recognition") for known in KNOWN}
