@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cemlib.models import Decoder, SplitModel, build
-from cemlib.models.layers import SparseCoding
+from cemlib.models.layers import ConvStack, SparseCoding
 from cemlib.models.resnet import BasicBlock
 
 RESNET: dict[str, object] = {"name": "resnet20"}
@@ -58,6 +58,25 @@ def test_features_lie_in_the_unit_interval_and_have_their_shape(
     assert features.shape == (3, *model.feature_shape) == (3, 8, side, side)
     assert 0 < features.min() < features.max() < 1
     assert model(images).shape == (3, 7)
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_a_pool_before_its_relu_changes_no_bit(precision: torch.dtype) -> None:
+    torch.manual_seed(0)
+    ours = ConvStack((6, "M", 8, 8, "M"), channels=3)
+    kinds = [type(layer).__name__ for layer in ours]
+    assert kinds.index("MaxPool2d") < kinds.index("ReLU")
+    layers = list(ours)
+    usual = nn.Sequential(*layers[:2], layers[3], layers[2], *layers[4:9], layers[10], layers[9])
+    x = torch.randn(16, 3, 16, 16, requires_grad=True)
+    found = []
+    for network in (ours, usual):
+        with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+            answers = network(x)
+        weights = [x, *ours.parameters()]
+        found.append([answers, *torch.autograd.grad(answers.float().square().sum(), weights)])
+    assert (found[0][0] == 0).any()
+    assert all(map(torch.equal, *found))
 
 
 def test_the_encoder_normalises_with_its_own_statistics() -> None:

@@ -81,12 +81,18 @@ def feature_network(task: Task) -> nn.Module:
 def activations(network: nn.Module, images: Tensor) -> list[Tensor]:
     """Return the inputs (B, C_l, h_l, w_l), in float32, of the layers that lower the resolution.
 
+    A maximum pool may come before its ReLU, so its input is rectified here.
+
     Raises:
         ValueError: if the network has no such layer.
     """
     found: list[Tensor] = []
     layers = [layer for layer in network.modules() if _lowers_resolution(layer)]
-    hooks = [layer.register_forward_pre_hook(lambda _, x: found.append(x[0])) for layer in layers]
+
+    def keep(layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+        found.append(given[0].relu() if isinstance(layer, nn.MaxPool2d) else given[0])
+
+    hooks = [layer.register_forward_pre_hook(keep) for layer in layers]
     try:
         network(images)
     finally:

@@ -47,7 +47,11 @@ class SparseCoding(nn.Module):
 
 
 class ConvStack(nn.Sequential):
-    """Conv 3x3-BN-ReLU for every number and MaxPool 2 for every "M", for `channels` inputs."""
+    """Conv 3x3-BN-ReLU for every number and MaxPool 2 for every "M", for `channels` inputs.
+
+    ReLU commutes with the maximum, so a pool comes before the ReLU, which then has a quarter of the
+    values. No output or gradient changes.
+    """
 
     def __init__(self, entries: Sequence[Entry], channels: int) -> None:
         layers: list[nn.Module] = []
@@ -57,7 +61,7 @@ class ConvStack(nn.Sequential):
                 layers += [convolution, nn.BatchNorm2d(entry), nn.ReLU()]
                 channels = entry
             else:
-                layers.append(nn.MaxPool2d(2))
+                layers.insert(-1, nn.MaxPool2d(2))
         super().__init__(*layers)
 
     def blocks(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
