@@ -3,11 +3,11 @@
     u = (z~ - m) / s        phi(z~) = (u, relu(u P + q))
     answer = share d(z~) + (1 - share) (W^T phi(z~) + b)
 
-with the mean m and the standard deviation s of the releases of the attacker's images, normal random
-numbers P and q, which are not trained, and the decoder d of another attack. W and b are fitted to
-`RELEASES` or more releases of these images in closed form. The penalty of the regression and the
-share, in [0, 1], are those with the lowest error on images held out. If the decoder undoes a sparse
-coding, z~ is replaced by its estimate of the coding's input.
+with the mean m and the standard deviation s of releases of the attacker's images, P ~ N(0, 1 / D)
+and q ~ N(0, `SHIFT`^2), which are drawn once and not trained, and the decoder d of another attack.
+W and b are fitted in closed form to at least `RELEASES` releases of these images. The penalty of
+the regression and the share, in [0, 1], are those with the lowest error on images held out. If the
+decoder undoes a sparse coding, its estimate of the coding's input takes the place of z~.
 
 A decoder that is trained on few images overfits, and makes other errors than the regression.
 
@@ -25,19 +25,19 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from cemlib.attacks.learning import CHUNK
 from cemlib.attacks.task import Outcome, Task
-from cemlib.attacks.wiener import CHUNK, check_features
+from cemlib.attacks.wiener import check_features
 from cemlib.models.decoder import CorrectedDecoder
-from cemlib.numerics.ridge import best_share
+from cemlib.numerics.ridge import best_ridge, best_share
 from cemlib.numerics.seeds import generator
 
 RELEASES = 2**15  # least number of releases in the fit
 DRAWS = 2  # least number of releases of an image in the fit
+TOGETHER = 4096  # releases whose products are computed at once
 SHIFT = 0.5  # standard deviation of q
-RIDGES = tuple(10.0**power for power in range(-4, 2))  # multiples of the features' mean variance
-SMALLEST = 1e-30  # smallest mean variance of a feature
+SMALLEST = 1e-9  # least variance in any direction of the features, those of u having 1
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Features:
     """The map phi from releases (N, c, h, w) to features (N, D + M).
 
     Attributes:
-        inputs: Maps releases to (N, D), with the input of a sparse coding in place of its output.
+        inputs: Maps releases to (N, D), with an estimate of a sparse coding's input in place of its
+            output.
         mean, std: m and s, (D,); s is 1 where all releases are the same.
         projection, shift: P (D, M) and q (M,).
     """
@@ -70,18 +71,17 @@ def random_features(task: Task) -> Outcome:
         DivergedError: if a feature is not finite.
     """
     assert task.start is not None
-    features = drawn(task, task.start)
+    decoder, features = task.start, drawn(task, task.start)
     noise = generator(task.seed, "attack_ridge_noise", device=task.released.device)
     released, truth = task.release(task.held_out.features, noise), task.held_out.targets()
-    weights, intercept = fitted(task, features, features(released), truth)
+    weights, intercept = fitted(task, features, _in_parts(features, released), truth)
 
-    def answers(released: Tensor) -> Tensor:
-        parts = torch.split(released, CHUNK)
-        found = [torch.addmm(intercept, features(part), weights).clamp(0, 1) for part in parts]
-        return torch.cat(found).view(-1, *task.image_shape)
+    def regression(released: Tensor) -> Tensor:
+        answers = torch.addmm(intercept, features(released), weights).clamp(0, 1)
+        return answers.view(-1, *task.image_shape)
 
-    share = best_share(_decoded(task.start, released), answers(released), truth)
-    mixed = answers(task.released).lerp(_decoded(task.start, task.released), share)
+    share = best_share(_in_parts(decoder, released), _in_parts(regression, released), truth)
+    mixed = _in_parts(regression, task.released).lerp(_in_parts(decoder, task.released), share)
     return Outcome(mixed, {"share": share, "intercept": intercept})
 
 
@@ -94,8 +94,7 @@ def drawn(task: Task, start: nn.Module) -> Features:
         return start.undo_coding(flat) if isinstance(start, CorrectedDecoder) else flat
 
     noise = generator(task.seed, "attack_noise", device=task.released.device)
-    parts = torch.split(task.release(task.own.features, noise), CHUNK)
-    seen = torch.cat(list(map(inputs, parts)))
+    seen = _in_parts(inputs, task.release(task.own.features, noise))
     std, draws = seen.std(0), generator(task.seed, "random_features")
     dim, count = seen.shape[1], task.options["features"]
     projection = torch.randn(dim, count, generator=draws) / math.sqrt(dim)
@@ -109,35 +108,30 @@ def fitted(task: Task, features: Features, seen: Tensor, truth: Tensor) -> tuple
 
     `seen` are the features of images `truth`, on which the penalties are compared.
     """
-    mean, image, gram, cross = _moments(task, features)
-    ridges = gram.diagonal().mean().clamp_min(SMALLEST) * torch.tensor(RIDGES).to(gram)
-    lowest, best = math.inf, cross
-    for ridge in ridges:
-        penalised = gram + torch.diag(ridge.expand(len(gram)))
-        weights = torch.cholesky_solve(cross, torch.linalg.cholesky(penalised))
-        answers = ((seen - mean) @ weights + image).clamp(0, 1)
-        error = F.mse_loss(answers, truth.flatten(1).double()).item()
-        if error < lowest:
-            lowest, best = error, weights
-    return best.float(), (image - mean @ best).float()
+    mean, image, covariance, cross = _moments(task, features)
+    values, vectors = torch.linalg.eigh(covariance)
+    values, turned = values.clamp_min(SMALLEST), vectors.T @ cross
+    ridge = best_ridge(values, turned, (seen - mean) @ vectors, image, truth.flatten(1))
+    weights = vectors @ (turned / (values + ridge)[:, None])
+    return weights.float(), (image - mean @ weights).float()
 
 
 def _moments(task: Task, features: Features) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the means of features and pixels, and their covariances, in float64."""
     own, sides = task.own, (sum(features.projection.shape), math.prod(task.image_shape))
     mean, image = (own.features.new_zeros(side, dtype=torch.float64) for side in sides)
-    gram, cross = (torch.outer(mean, other) for other in (mean, image))
+    covariance, cross = (torch.outer(mean, other) for other in (mean, image))
     count = len(own.images) * max(DRAWS, math.ceil(RELEASES / len(own.images)))
-    noise = generator(task.seed, "attack_noise", 1, device=gram.device)
-    for rows in torch.split(torch.arange(count, device=gram.device) % len(own.images), CHUNK):
-        seen = features(task.release(own.features[rows], noise))
-        pixels = own.targets(rows).flatten(1)
-        mean += seen.sum(0, dtype=torch.float64) / count
-        image += pixels.sum(0, dtype=torch.float64) / count
-        gram += (seen.T @ seen).double() / count
-        cross += (seen.T @ pixels).double() / count
-    return mean, image, gram - torch.outer(mean, mean), cross - torch.outer(mean, image)
+    noise = generator(task.seed, "attack_noise", 1, device=mean.device)
+    for rows in torch.split(torch.arange(count, device=mean.device) % len(own.images), TOGETHER):
+        seen = features(task.release(own.features[rows], noise)).double()
+        pixels = own.targets(rows).flatten(1).double()
+        mean += seen.sum(0) / count
+        image += pixels.sum(0) / count
+        covariance.addmm_(seen.T, seen, alpha=1 / count)
+        cross.addmm_(seen.T, pixels, alpha=1 / count)
+    return mean, image, covariance.addr_(mean, mean, alpha=-1), cross.addr_(mean, image, alpha=-1)
 
 
-def _decoded(decoder: nn.Module, released: Tensor) -> Tensor:
-    return torch.cat([decoder(part) for part in torch.split(released, CHUNK)])
+def _in_parts(function: Callable[[Tensor], Tensor], released: Tensor) -> Tensor:
+    return torch.cat([function(part) for part in torch.split(released, CHUNK)])

@@ -24,16 +24,14 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from cemlib.attacks.task import Pairs, Task
 from cemlib.models.decoder import LARGEST, LinearEstimate
 from cemlib.numerics.divergence import DivergedError
+from cemlib.numerics.ridge import best_ridge
 from cemlib.numerics.seeds import generator
 
 CHUNK = 4096
-SMALLEST = 1e-30  # smallest mean variance of a feature
-RIDGES = tuple(10.0**power for power in range(-8, 2))  # r, as multiples of the mean variance
 
 Undo = Callable[[Tensor], Tensor]
 
@@ -64,16 +62,13 @@ def linear_estimate(task: Task, undo: Undo | None = None) -> LinearEstimate:
         return LinearEstimate(empty[0], mean.float(), intercept.float(), empty[1])
     covariance, cross = _covariances(clean, task.own, mean, intercept)
     values, vectors = torch.linalg.eigh(covariance + torch.diag(noise.double()))
-    # For constant features without noise, every estimate is the mean.
-    ridges = values.mean().clamp_min(SMALLEST) * torch.tensor(RIDGES).to(values)
     turned = vectors.T @ cross
     draws = generator(task.seed, "attack_ridge_noise", device=task.released.device)
     released = _released(task, task.held_out, draws, undo)
     truth = task.held_out.targets().flatten(1)
     scores = (released.double() - mean) @ vectors
-    answers = ((scores / (values + r) @ turned + intercept).float().clamp(0, 1) for r in ridges)
-    errors = torch.stack([F.mse_loss(answer, truth) for answer in answers])
-    inverse = 1 / (values + ridges[errors.argmin()])
+    # For constant features without noise, every estimate is the mean.
+    inverse = 1 / (values + best_ridge(values, turned, scores, intercept, truth))
     # F = I - V (S + V + r I)^-1 needs no product with an ill-conditioned S.
     wiener = torch.diag(torch.ones_like(noise)) - noise[:, None] * (vectors * inverse @ vectors.T)
     weights = vectors @ (inverse[:, None] * turned)

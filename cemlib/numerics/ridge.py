@@ -1,4 +1,4 @@
-"""Least squares in closed form: ridge regression, and the best mix of two answers.
+"""Least squares in closed form: ridge regression, its penalty, and the best mix of two answers.
 
 Source: Hoerl and Kennard, "Ridge regression: biased estimation for nonorthogonal problems",
 Technometrics 12(1), 1970.
@@ -6,8 +6,10 @@ Technometrics 12(1), 1970.
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-SMALLEST = 1e-30  # smallest squared distance of two answers
+RIDGES = tuple(10.0**power for power in range(-8, 2))  # multiples of the mean variance of inputs
+SMALLEST = 1e-30  # smallest mean variance, and squared distance of two answers
 
 
 def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
@@ -41,10 +43,28 @@ def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Ten
     return weights, y_mean - x_mean @ weights
 
 
-def best_share(first: Tensor, second: Tensor, truth: Tensor) -> Tensor:
-    """Return the share in [0, 1] of `first` in its mix with `second` that is closest to `truth`.
+def best_ridge(
+    values: Tensor, turned: Tensor, scores: Tensor, intercept: Tensor, truth: Tensor
+) -> Tensor:
+    """Return the penalty with the lowest error on other samples, of `RIDGES` times `values`' mean.
 
-    All have the same shape; the distance is the squared error.
+    Args:
+        values: Eigenvalues (D,) of the covariance of the inputs.
+        turned: Cross-covariance (D, P) of inputs and targets, in the basis of the eigenvectors.
+        scores: Centred inputs (N, D) of the other samples, in the same basis.
+        intercept: Mean (P,) of the targets.
+        truth: Targets (N, P) of the other samples, in [0, 1], to which answers are clipped.
+    """
+    ridges = values.mean().clamp_min(SMALLEST) * torch.tensor(RIDGES).to(values)
+    answers = ((scores / (values + r) @ turned + intercept).float().clamp(0, 1) for r in ridges)
+    errors = torch.stack([F.mse_loss(answer, truth) for answer in answers])
+    return ridges[errors.argmin()]
+
+
+def best_share(first: Tensor, second: Tensor, truth: Tensor) -> Tensor:
+    """Return the share in [0, 1] of `first` with which a mix of both is closest to `truth`.
+
+    The distance is the squared error; if `first` equals `second`, the share is 0.
 
     >>> best_share(torch.tensor([0.0, 4.0]), torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]))
     tensor(0.2353)

@@ -7,18 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from easy_tasks import Mixer, Small, judge, make_task, pairs, smooth, task_on
+from easy_tasks import Constant, Mixer, Small, judge, make_task, pairs, smooth, task_on
 from sklearn.linear_model import Ridge
 from torch import Tensor, nn
 
 from cemlib.attacks.linear import linear
-from cemlib.attacks.random_features import RIDGES, drawn, random_features
+from cemlib.attacks.random_features import drawn, random_features
 from cemlib.defences.channels.noise import GaussianNoise
 from cemlib.defences.deployed import Deployed
 from cemlib.models.decoder import CorrectedDecoder
 from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import DivergedError
-from cemlib.numerics.ridge import best_share
+from cemlib.numerics.ridge import RIDGES, best_share
+from cemlib.numerics.seeds import generator
 
 
 class Grey(nn.Module):
@@ -49,12 +50,10 @@ class Bent(nn.Module):
         return torch.exp(4 * Small()(images))
 
 
-def features_by_numpy(
-    released: Tensor, projection: Tensor, shift: Tensor, own: Tensor
-) -> np.ndarray:
-    z, first = (part.flatten(1).double().numpy() for part in (released, own))
-    u = (z - first.mean(0)) / first.std(0, ddof=1)
-    return np.concatenate([u, np.maximum(u @ projection.double().numpy() + shift.numpy(), 0)], 1)
+def by_numpy(released: Tensor, first: Tensor, projection: Tensor, shift: Tensor) -> np.ndarray:
+    z, known, weights = (part.flatten(1).double().numpy() for part in (released, first, projection))
+    u = (z - known.mean(0)) / known.std(0, ddof=1)
+    return np.concatenate([u, np.maximum(u @ weights + shift.numpy(), 0)], 1)
 
 
 def in_the_fit(releases: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,24 +66,41 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_is_ridge_regression_with_the_best_penalty(tmp_path: Path) -> None:
-    task, _ = make_task(tmp_path, Mixer(), features=60)
-    task = replace(task, start=Grey())
-    drawing = drawn(task, Grey())
-    parts = (task.own.features, task.held_out.features, task.released)
-    known = drawing.projection, drawing.shift
-    seen, held_out, attacked = (features_by_numpy(p, *known, task.own.features) for p in parts)
-    images, truth = (p.targets().flatten(1).double().numpy() for p in (task.own, task.held_out))
-    best = (np.inf, images)
-    for ridge in RIDGES:
-        alpha = len(seen) * ridge * seen.var(0).mean()
-        fitted = Ridge(alpha=alpha, solver="svd").fit(seen, images)
-        error = np.square(np.clip(fitted.predict(held_out), 0, 1) - truth).mean()
-        best = min(best, (error, np.clip(fitted.predict(attacked), 0, 1)), key=lambda pair: pair[0])
-    found = random_features(task)
-    share = found.state["share"].item()
-    alone = (found.reconstructions.flatten(1).double().numpy() - share * 0.5) / (1 - share)
-    np.testing.assert_allclose(alone, best[1], atol=2e-4)
-    assert share < 0.5
+    """On two releases of each image, which are means of two, and judged by a held-out release."""
+    task, _ = make_task(tmp_path, Mixer(), std=0.3, features=60, queries=2)
+    found, features = random_features(replace(task, start=Grey())), drawn(task, Grey())
+    twice = torch.arange(1200) % 600
+    first, seen, held_out = (
+        task.release(clean, generator(0, name, step))
+        for clean, name, step in (
+            (task.own.features, "attack_noise", 0),
+            (task.own.features[twice], "attack_noise", 1),
+            (task.held_out.features, "attack_ridge_noise", 0),
+        )
+    )
+    known = first, features.projection, features.shift
+    x, x_held_out, x_found = (by_numpy(part, *known) for part in (seen, held_out, task.released))
+    y = task.own.targets(twice).flatten(1).double().numpy()
+    truth = task.held_out.targets().flatten(1).double().numpy()
+    fits = [Ridge(len(x) * r * x.var(0).mean(), solver="cholesky").fit(x, y) for r in RIDGES]
+    errors = [np.square(np.clip(fit.predict(x_held_out), 0, 1) - truth).mean() for fit in fits]
+    best = int(np.argmin(errors))
+    assert 0 < best < len(RIDGES) - 1
+    answers = [np.clip(fits[best].predict(part), 0, 1) for part in (x_found, x_held_out)]
+    apart = 0.5 - answers[1]
+    share = np.clip((apart * (truth - answers[1])).sum() / np.square(apart).sum(), 0, 1)
+    expected = share * 0.5 + (1 - share) * answers[0]
+    np.testing.assert_allclose(found.reconstructions.flatten(1).numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(found.state["intercept"].numpy(), fits[best].intercept_, atol=1e-5)
+    assert found.state["share"] == pytest.approx(share, abs=1e-5)
+
+
+def test_the_random_features_are_those_of_the_seed(tmp_path: Path) -> None:
+    task, _ = make_task(tmp_path, Mixer(), features=1000)
+    found, other = drawn(task, Grey()), drawn(replace(task, seed=1), Grey())
+    assert found.projection.std() == pytest.approx(128**-0.5, rel=0.01)
+    assert found.shift.std() == pytest.approx(0.5, rel=0.1)
+    assert not torch.equal(found.projection, other.projection)
 
 
 def test_it_reads_what_no_linear_map_can(tmp_path: Path) -> None:
@@ -123,10 +139,10 @@ def test_the_share_of_a_mix_by_search() -> None:
 
 
 def test_noise_is_drawn_anew_for_every_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same noise twice, 600 releases of 128 + 500 features would be fitted too closely."""
+    """With the same noise twice, 1200 releases of 628 features would be fitted too closely."""
     task, targets = make_task(tmp_path, Mixer(), std=0.3, features=500)
     errors = []
-    for releases in (600, 2400, 9600):
+    for releases in (1200, 2400, 9600):
         in_the_fit(releases, monkeypatch)
         found = random_features(replace(task, start=Grey()))
         errors.append((found.reconstructions - targets).square().mean().item())
@@ -150,6 +166,18 @@ def test_constant_features_say_nothing(tmp_path: Path) -> None:
     answers = random_features(replace(task, start=Grey())).reconstructions
     assert answers.isfinite().all()
     assert answers.std() > 0.05
+
+
+@pytest.mark.parametrize("images", [2, 20])
+@pytest.mark.parametrize("client", [Constant, Mixer])
+def test_few_images_without_noise_are_enough(
+    tmp_path: Path, client: type[nn.Module], images: int
+) -> None:
+    """Covariances of low rank, or none, whose smallest eigenvalues are negative by rounding."""
+    task, targets = make_task(tmp_path, client(), features=300)
+    few = replace(task, own=task.own.part(slice(images)), start=Grey())
+    error = (random_features(few).reconstructions - targets).square().mean()
+    assert error < 1.1 * (targets - 0.5).square().mean()
 
 
 def test_features_that_are_not_finite_are_an_error(tmp_path: Path) -> None:

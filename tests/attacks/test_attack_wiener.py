@@ -12,12 +12,13 @@ from sklearn.linear_model import LinearRegression
 from torch import Tensor, nn
 
 from cemlib.attacks.task import Task
-from cemlib.attacks.wiener import RIDGES, linear_estimate
+from cemlib.attacks.wiener import linear_estimate
 from cemlib.defences.channels import Channel, build
 from cemlib.defences.deployed import Deployed
 from cemlib.models.decoder import LinearEstimate
 from cemlib.models.split import SplitModel
 from cemlib.numerics.divergence import DivergedError
+from cemlib.numerics.ridge import RIDGES
 from cemlib.numerics.seeds import generator
 
 CHANNELS: dict[str, Channel] = {
