@@ -58,7 +58,7 @@ class ConvStack(nn.Sequential):
         for entry in entries:
             if isinstance(entry, int):
                 convolution = nn.Conv2d(channels, entry, 3, padding=1)
-                layers += [convolution, nn.BatchNorm2d(entry), nn.ReLU()]
+                layers += [convolution, nn.BatchNorm2d(entry), nn.ReLU(inplace=True)]
                 channels = entry
             else:
                 layers.insert(-1, nn.MaxPool2d(2))

@@ -32,7 +32,7 @@ OF_ATTACKS = {
     "attack_order": "order of the attacker's images",
     "attack_noise": "releases of the attacker's images",
     "attack_val_noise": "one release of the images that the attacker holds out",
-    "attack_ridge_noise": "one release of the same images, to choose the ridge of a linear start",
+    "attack_ridge_noise": "one release of the same images, to choose the penalty of a regression",
     "attack_share_noise": "another of them, to choose the share of the two answers",
     "attack_mixtures": "mixtures of real images and answers",
     "random_features": "random features of a regression",
