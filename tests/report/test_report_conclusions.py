@@ -101,6 +101,26 @@ def test_what_releases_take_is_that_of_the_published_runs() -> None:
         assert shown == [f"{100 * ratio.mean():.0f} %" for ratio in found], name
 
 
+def test_what_random_features_add_is_that_of_the_published_runs() -> None:
+    """By how much the error is smaller than the decoder's, in %: ranges with a defence, and none."""
+    page = " ".join((ROOT / "docs/findings.md").read_text(encoding="utf-8").split())
+    said = re.findall(
+        r"its error is ([\d.]+) to ([\d.]+) % smaller with public data and ([\d.]+) to ([\d.]+) %"
+        r" smaller with the training data \(means over the seeds\), and ([\d.]+) and ([\d.]+) %",
+        page,
+    )
+    _, attacks = read_runs(ROOT / "results/published/attackers_features/runs.csv")
+    mse = attacks.pivot(index=["defence", "knowledge", "seed"], columns="attack", values="mse")
+    ratios = np.log(mse["random_features"] / mse["decoder"])
+    assert len(ratios) == 56
+    assert (ratios < 0).all()
+    less = 100 - 100 * np.exp(ratios.groupby(["knowledge", "defence"]).mean())
+    known = [less["public_data"], less["train_data"]]
+    defended = [each.drop("none") for each in known]
+    found = [end for each in defended for end in (each.min(), each.max())]
+    assert said == [tuple(f"{n:.1f}" for n in [*found, *(each["none"] for each in known)])]
+
+
 def test_factors_against_stronger_attacks_are_those_of_the_published_runs() -> None:
     """On one release, for both attackers, and on 16, for the one with public data."""
     page = " ".join((ROOT / "docs/findings.md").read_text(encoding="utf-8").split())
