@@ -4,7 +4,7 @@
     answer = share d(z~) + (1 - share) (W^T phi(z~) + b)
 
 with the mean m and the standard deviation s of releases of the attacker's images, P ~ N(0, 1 / D)
-and q ~ N(0, `SHIFT`^2), which are drawn once and not trained, and the decoder d of another attack.
+and q ~ N(0, 1 / 4), which are drawn once and not trained, and the decoder d of another attack.
 W and b are fitted in closed form to at least `RELEASES` releases of these images. The penalty of
 the regression and the share, in [0, 1], are those with the lowest error on images held out. If the
 decoder undoes a sparse coding, its estimate of the coding's input takes the place of z~.
@@ -47,8 +47,10 @@ class Features:
     Attributes:
         inputs: Maps releases to (N, D), with an estimate of a sparse coding's input in place of its
             output.
-        mean, std: m and s, (D,); s is 1 where all releases are the same.
-        projection, shift: P (D, M) and q (M,).
+        mean: m, (D,).
+        std: s, (D,); 1 where all releases are the same.
+        projection: P, (D, M).
+        shift: q, (M,).
     """
 
     inputs: Callable[[Tensor], Tensor]

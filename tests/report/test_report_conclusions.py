@@ -102,7 +102,7 @@ def test_what_releases_take_is_that_of_the_published_runs() -> None:
 
 
 def test_what_random_features_add_is_that_of_the_published_runs() -> None:
-    """By how much the error is smaller than the decoder's, in %: ranges with a defence, and none."""
+    """How much smaller the error is than the decoder's: ranges with a defence, and without one."""
     page = " ".join((ROOT / "docs/findings.md").read_text(encoding="utf-8").split())
     said = re.findall(
         r"its error is ([\d.]+) to ([\d.]+) % smaller with public data and ([\d.]+) to ([\d.]+) %"
