@@ -8,7 +8,8 @@ ECCV 2016:
 The distance is that of Zhang, Isola, Efros, Shechtman and Wang, "The unreasonable effectiveness of
 deep features as a perceptual metric", CVPR 2018, with all learned weights 1 and an average over
 layers. With the inputs a_l(x), (C_l, h_l, w_l), of the layers that lower the resolution (pools and
-convolutions with a stride), scaled to unit length over the channels,
+convolutions with a stride; rectified before a maximum pool), scaled to unit length over the
+channels,
 
     distance(x, y) = mean over layers of mean over positions of |a_l(x) - a_l(y)|^2
 
@@ -81,7 +82,7 @@ def feature_network(task: Task) -> nn.Module:
 def activations(network: nn.Module, images: Tensor) -> list[Tensor]:
     """Return the inputs (B, C_l, h_l, w_l), in float32, of the layers that lower the resolution.
 
-    A maximum pool may come before its ReLU, so its input is rectified here.
+    Our maximum pools come before their ReLU, so what enters them is rectified here.
 
     Raises:
         ValueError: if the network has no such layer.
