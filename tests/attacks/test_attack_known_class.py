@@ -68,7 +68,7 @@ def test_the_linear_reconstruction_is_a_regression_within_the_classes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One intercept per class and common slopes, by covariances about the means of classes."""
-    monkeypatch.setattr("cemlib.attacks.wiener.RIDGES", (1e-9,))
+    monkeypatch.setattr("cemlib.numerics.ridge.RIDGES", (1e-9,))
     _, task, _ = tasks(tmp_path, Mixer(), std=0.3)
     own, estimate = task.own, linear_estimate(task)
     z = own.features[:, :8].flatten(1).double().numpy()
