@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from easy_tasks import Constant, Mixer, Small, judge, make_task, pairs, smooth, task_on
+from easy_tasks import Constant, Mixer, Small, judge, make_task, pairs, same, smooth, task_on
 from sklearn.linear_model import Ridge
 from torch import Tensor, nn
 
@@ -31,6 +31,17 @@ class Grey(nn.Module):
 
     def forward(self, released: Tensor) -> Tensor:
         return torch.full((len(released), 1, self.height, 16), 0.5)
+
+
+class Told(nn.Module):
+    """A decoder that is told its answers to the releases of two sets of images."""
+
+    def __init__(self, *answers: Tensor) -> None:
+        super().__init__()
+        self.answers = {len(each): each for each in answers}
+
+    def forward(self, released: Tensor) -> Tensor:
+        return self.answers[len(released)]
 
 
 class Undoing(CorrectedDecoder):
@@ -67,8 +78,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_ridge_regression_with_the_best_penalty(tmp_path: Path) -> None:
     """On two releases of each image, which are means of two, and judged by a held-out release."""
-    task, _ = make_task(tmp_path, Mixer(), std=0.3, features=60, queries=2)
-    found, features = random_features(replace(task, start=Grey())), drawn(task, Grey())
+    task, targets = make_task(tmp_path, Mixer(), std=0.3, features=60, queries=2)
+    decoded = [0.25 + 0.5 * images.float() for images in (targets, task.held_out.targets())]
+    found = random_features(replace(task, start=Told(*decoded)))
+    features = drawn(task, Grey())
     twice = torch.arange(1200) % 600
     first, seen, held_out = (
         task.release(clean, generator(0, name, step))
@@ -87,12 +100,23 @@ def test_it_is_ridge_regression_with_the_best_penalty(tmp_path: Path) -> None:
     best = int(np.argmin(errors))
     assert 0 < best < len(RIDGES) - 1
     answers = [np.clip(fits[best].predict(part), 0, 1) for part in (x_found, x_held_out)]
-    apart = 0.5 - answers[1]
-    share = np.clip((apart * (truth - answers[1])).sum() / np.square(apart).sum(), 0, 1)
-    expected = share * 0.5 + (1 - share) * answers[0]
+    theirs = [each.flatten(1).double().numpy() for each in decoded]
+    apart = theirs[1] - answers[1]
+    share = (apart * (truth - answers[1])).sum() / np.square(apart).sum()
+    assert 0 < share < 1
+    expected = share * theirs[0] + (1 - share) * answers[0]
     np.testing.assert_allclose(found.reconstructions.flatten(1).numpy(), expected, atol=1e-5)
     np.testing.assert_allclose(found.state["intercept"].numpy(), fits[best].intercept_, atol=1e-5)
     assert found.state["share"] == pytest.approx(share, abs=1e-5)
+
+
+def test_two_releases_of_each_image_are_fitted_to_at_least(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, _ = make_task(tmp_path, Mixer(), std=0.3, features=60)
+    twice = random_features(replace(task, start=Grey()))
+    in_the_fit(1, monkeypatch)
+    assert same(random_features(replace(task, start=Grey())), twice)
 
 
 def test_the_random_features_are_those_of_the_seed(tmp_path: Path) -> None:
@@ -114,13 +138,8 @@ def test_it_reads_what_no_linear_map_can(tmp_path: Path) -> None:
 
 def test_a_decoder_that_knows_better_is_believed(tmp_path: Path) -> None:
     task, targets = make_task(tmp_path, Mixer(), std=0.5, features=16)
-    told = torch.cat([task.held_out.targets(), targets])
-
-    class Knowing(nn.Module):
-        def forward(self, released: Tensor) -> Tensor:
-            return told[: len(released)] if len(released) == len(task.held_out.images) else targets
-
-    found = random_features(replace(task, start=Knowing()))
+    start = Told(task.held_out.targets(), targets.float())
+    found = random_features(replace(task, start=start))
     assert found.state["share"] == pytest.approx(1, abs=1e-6)
     torch.testing.assert_close(found.reconstructions, targets.float())
 
