@@ -15,8 +15,8 @@ Sources: Rahimi and Recht, "Random features for large-scale kernel machines", Ne
 Saul, "Kernel methods for deep learning", NeurIPS 2009 (the kernel of such features); Breiman,
 "Stacked regressions", Machine Learning 24, 1996.
 
-How it fails: the random features do not know that neighbouring pixels belong together, so with many
-images the decoder alone is about as good.
+How it fails: the random features do not know that neighbouring pixels belong together, so the more
+images there are, the less the regression adds to the decoder.
 """
 
 import math
@@ -37,7 +37,7 @@ RELEASES = 2**15  # least number of releases in the fit
 DRAWS = 2  # least number of releases of an image in the fit
 TOGETHER = 4096  # releases whose products are computed at once
 SHIFT = 0.5  # standard deviation of q
-SMALLEST = 1e-9  # least variance in any direction of the features, those of u having 1
+SMALLEST = 1e-9  # least eigenvalue of the features' covariance; smaller ones are rounding errors
 
 
 @dataclass(frozen=True)

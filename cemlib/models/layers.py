@@ -49,8 +49,8 @@ class SparseCoding(nn.Module):
 class ConvStack(nn.Sequential):
     """Conv 3x3-BN-ReLU for every number and MaxPool 2 for every "M", for `channels` inputs.
 
-    ReLU commutes with the maximum, so a pool comes before the ReLU, which then has a quarter of the
-    values. No output or gradient changes.
+    A pool comes before the ReLU of its block, which then has a quarter of the values. ReLU commutes
+    with the maximum, so outputs and gradients are the same.
     """
 
     def __init__(self, entries: Sequence[Entry], channels: int) -> None:
