@@ -43,12 +43,14 @@ def test_pages_say_what_the_published_files_say(page: str) -> None:
 @pytest.mark.parametrize(
     ("page", "study", "said", "family", "reference"),
     [
-        ("README.md", STRONG, "`clustering` makes the error N to N %", LARGER, "noise"),
         ("README.md", STRONG, "is N to N times as large", BOTH, LARGER),
         ("README.md", CIFAR100, "with both is N to N % larger", BOTH, LARGER),
         ("README.md", CIFAR100, "`image_aware` alone N to N % larger", "image_aware", LARGER),
         ("README.md", "lambda_rule_noise", "`gated` makes the error N to N %", "constant", "noise"),
+        ("docs/findings.md", STRONG, "known. With these weights the error is N to N %", LARGER, "noise"),
+        ("docs/findings.md", CIFAR100, "results. With these weights the error is N to N %", LARGER, "noise"),
         ("docs/findings.md", AGAIN, "another N to N % larger", BOTH, "sparse"),
+        ("docs/findings.md", CIFAR100, "`image_aware` adds N to N %", BOTH, "sparse"),
         ("docs/findings.md", AGAIN, "`gated` adds N to N %", "sparse_gated", "sparse"),
     ],
 )
