@@ -1,6 +1,7 @@
 """Tables of published studies at equal accuracy, in Markdown."""
 
 import math
+from collections import defaultdict
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -41,20 +42,15 @@ def differences(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
     marked. With chosen families it has only these.
     """
     table = _tradeoff(root, folder, None, chosen)
-    reached = table.groupby(["accuracy", "knowledge"])["difference"].transform("count") > 0
-    compared = table["family"] != table["reference"]
-    rows = table[reached & compared].copy()
-    first = table[~compared].set_index(["accuracy", "knowledge"])["mse_mean"]
-    bases = [first[row["accuracy"], row["knowledge"]] for row in records(rows)]
-    rows["shown"] = [_relative(row, base) for row, base in zip(records(rows), bases, strict=True)]
-    places = list(rows[["accuracy", "knowledge"]].drop_duplicates().itertuples(index=False))
-    heads = [f"{accuracy:g} %, {knowledge}" for accuracy, knowledge in places]
-    wide = rows.set_index(["accuracy", "knowledge", "family"])["shown"].sort_index()
-    body = [
-        [f"`{family}`", *(wide[(*place, family)] for place in places)]
-        for family in rows["family"].unique()
-    ]
-    return f"\n{markdown_table(Table('', ['family', *heads], body))}\n\n"
+    heads, shown = ["family"], defaultdict[str, list[str]](list)
+    for (accuracy, knowledge), rows in table.groupby(["accuracy", "knowledge"], sort=False):
+        if rows["difference"].notna().any():
+            heads.append(f"{accuracy:g} %, {knowledge}")
+            first, *others = records(rows)  # which the others are compared with
+            for row in others:
+                shown[f"`{row['family']}`"].append(_relative(row, first["mse_mean"]))
+    body = [[family, *cells] for family, cells in shown.items()]
+    return f"\n{markdown_table(Table('', heads, body))}\n\n"
 
 
 def _relative(row: Row, first: float) -> str:

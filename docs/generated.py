@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_origin
 
+import yaml
+
 from cemlib.cli import parsers
 from cemlib.config.base import Section, nested, tagged
 from cemlib.config.load import SPLIT, SYSTEMS
@@ -107,24 +109,18 @@ def _values(facts: dict[str, Any]) -> str:
         return ", ".join(f"`{_shown(value)}`" for value in facts["enum"])
     if facts.get("type") == "array":
         every = facts.get("items") or facts["prefixItems"][0]  # a pair has a schema for each
-        return f"list of {_values(every)}"
+        items = _values(every)
+        return f"list of ({items})" if "anyOf" in every else f"list of {items}"
     limits = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
     bounds = [f"{sign} {facts[name]:g}" for name, sign in limits.items() if name in facts]
     return " ".join([facts.get("type", "section"), *bounds])
 
 
 def _shown(value: Any) -> str:
-    match value:
-        case {}:
-            return "{...}" if value else "{}"
-        case list():
-            return f"[{', '.join(map(_shown, value))}]"
-        case float():
-            text = repr(value)
-            return text if "." in text else text.replace("e", ".0e")  # YAML reads `1e-05` as text
-        case None | bool():
-            return {None: "null", True: "true", False: "false"}[value]
-    return str(value)
+    """Return a value as YAML writes it, but not what a section holds."""
+    if isinstance(value, dict) and value:
+        return "{...}"
+    return yaml.safe_dump(value, default_flow_style=True, width=10**6).partition("\n")[0]
 
 
 if __name__ == "__main__":

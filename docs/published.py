@@ -15,9 +15,9 @@ In the pages of `PAGES`, `make reference` replaces what stands between one of th
         where the numbers of every study of split inference come from; for pages in `docs`
 
 `at` and `compared` also take the sweeps of several studies, `<study>+<other>`; a sweep that two of
-them have is one with the settings of both. After each of the first three, `of noise, gated` leaves
-only these sweeps, and `without noise, gated` all but these. `at` and `compared` compare with the
-first sweep that is left.
+them have becomes one with the settings of both. After each of the first three, `of noise, gated`
+leaves only these sweeps, and `without noise, gated` all but these. `at` and `compared` compare with
+the first sweep that is left.
 
 It also writes every published `claims.md`. Everything is computed from the published runs,
 whichever version of cemlib published them.
@@ -103,8 +103,8 @@ def conclusions(root: Path, folder: str, chosen: tuple[str, ...] = ()) -> str:
     """
     found = _results(root, folder)
     summary, knowledge = found.summary, found.attacks["knowledge"].iloc[0]
-    check_known(folder, chosen, found.sweeps.families if found.sweeps else ())
-    if sweeps := found.sweeps:
+    check_known(folder, chosen, found.sweeps.families)
+    if (sweeps := found.sweeps).families:
         points = found.points[found.points["knowledge"] == knowledge]
         shown = {name for family in chosen or sweeps.families for name in sweeps.families[family]}
         pictured = [
@@ -171,6 +171,5 @@ def origins(root: Path) -> str:
 def _results(root: Path, folder: str) -> Results:
     """Return the results of a published study, without the scores of single images."""
     study, runs, attacks = published_runs(root, folder)
-    families = study.families()
-    sweeps = Sweeps(families, study.report.match_accuracy) if families else None
+    sweeps = Sweeps(study.families(), study.report.match_accuracy)
     return Results(runs, attacks, [*study.defences], study.reference, sweeps, has_images=False)

@@ -31,7 +31,7 @@ from torch.nn import functional as F
 from cemlib.attacks.learning import CHUNK, Batch, Numbers, Regression, learn
 from cemlib.attacks.task import Outcome, Task
 from cemlib.attacks.wiener import Undo, check_features, linear_estimate
-from cemlib.models.decoder import CorrectedDecoder
+from cemlib.models.decoder import CorrectedDecoder, LinearEstimate
 from cemlib.models.split import SplitModel
 from cemlib.models.uncoding import Uncoding
 from cemlib.numerics.optim import one_cycle
@@ -58,22 +58,22 @@ class Correction(Regression):
         super().__init__(task)
         assert isinstance(self.model, CorrectedDecoder)
         self.decoder = self.model
+        estimate = linear_estimate(task)
+        self._lowest = self._error_from(estimate)
         undo = self._fitted_uncoding()
-        self.decoder.start_at(linear_estimate(task, undo))
-        self._lowest = super()._held_out()["val_mse"]  # with a share of 1
         if undo is not None:
-            self._compare_with_the_release(undo)
+            undone = self._error_from(linear_estimate(task, undo))
+            if undone <= self._lowest:
+                self._lowest = undone
+            else:  # the release itself says more, as where outputs saturate
+                self.decoder.uncoding = None
+                self.decoder.start_at(estimate)
         self._best_state = self._trained()
 
-    def _compare_with_the_release(self, undo: Undo) -> None:
-        """Leave the coding as it is if the release itself says more, as where outputs saturate."""
-        undone, uncoding = self._lowest, self.decoder.uncoding
-        self.decoder.uncoding = None
-        self.decoder.start_at(linear_estimate(self.task))
-        self._lowest = super()._held_out()["val_mse"]
-        if undone <= self._lowest:
-            self.decoder.uncoding, self._lowest = uncoding, undone
-            self.decoder.start_at(linear_estimate(self.task, undo))
+    def _error_from(self, estimate: LinearEstimate) -> float:
+        """Return the held-out error of a linear reconstruction, with a share of 1."""
+        self.decoder.start_at(estimate)
+        return super()._held_out()["val_mse"]
 
     def _fitted_uncoding(self) -> Undo | None:
         """Fit an uncoding to the attacker's images, and return how it changes releases.

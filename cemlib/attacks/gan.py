@@ -89,6 +89,9 @@ class _Gan(Training):
         assert task.start is not None  # its section always names one
         device = task.own.features.device
         model = copy.deepcopy(task.start).requires_grad_(True)
+        for layer in model.modules():
+            if isinstance(layer, nn.ConvTranspose2d):  # as in the decoder itself
+                layer.bias.requires_grad_(False)  # type: ignore[union-attr]
         model = model.to(device).to(memory_format=torch.channels_last)
         super().__init__(task, model, Adam(model.parameters(), betas=BETAS))
         batches, least = self.options["epochs"] * self.steps, self.options["critic_steps"]

@@ -21,10 +21,7 @@ from cemlib.attacks.task import Pairs, Task
 def with_class(task: Task, labels: Tensor, classes: int) -> Task:
     """Return the task of an attacker that also knows the class of every image.
 
-    Args:
-        task: The task of an attacker that does not.
-        labels: The classes (N,) of the images that are to be reconstructed.
-        classes: Number of classes.
+    The labels (N,) are those of the images that are to be reconstructed.
     """
     return replace(
         task,

@@ -124,7 +124,7 @@ def distance(ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
 
 
 def vgg16(path: Path, side: int) -> nn.Module:
-    """Load those layers of torchvision's VGG16 that fit images in [0, 1].
+    """Load VGG16, for images in [0, 1], up to its last pool that images of this side can pass.
 
     Args:
         path: File of its weights as torchvision publishes them; only those of `features` are read.

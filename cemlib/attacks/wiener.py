@@ -39,11 +39,8 @@ Undo = Callable[[Tensor], Tensor]
 def linear_estimate(task: Task, undo: Undo | None = None) -> LinearEstimate:
     """Return the best linear estimates from the attacker's own pairs, computed in float64.
 
-    If W would have more than `LARGEST` elements, W and F are empty.
-
-    Args:
-        task: The attack.
-        undo: Maps releases (N, D) to what takes their place, if a sparse coding is to be undone.
+    If W would have more than `LARGEST` elements, W and F are empty. If a sparse coding is to be
+    undone, `undo` maps releases (N, D) to what takes their place.
 
     Raises:
         DivergedError: if a feature is not finite.

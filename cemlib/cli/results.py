@@ -59,7 +59,7 @@ def _runs(options: argparse.Namespace) -> Iterator[str]:
         if run_of(record.parent) == record.parent:
             status, epochs, top1, note = _progress(job, record, known, options.stale)
             counts = _counts(attacks[record.parent])
-            rows.append((name_of(job, record), status, epochs, top1, counts, note))
+            rows.append((name_of(plan.layout.root, record), status, epochs, top1, counts, note))
     yield f"{plan.layout.root}"
     yield aligned(rows, right=(2, 3))
 

@@ -122,7 +122,9 @@ def resolved(files: list[Path], changes: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: as `read_extended` and `changed`; if a change is of `extends`.
     """
-    whole = merged(reduce(merged, map(read_extended, files)), {})  # a mapping, also of nothing
+    whole = merged(
+        reduce(merged, map(read_extended, files)), {}
+    )  # an empty mapping if there is no file
     found: dict[str, Any] = changed(whole, changes, "--config")
     if EXTENDS in found:
         raise ConfigError(f"{EXTENDS}: belongs in a file; give `--config` the values themselves")
@@ -155,14 +157,16 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that refuses repeated keys."""
+    """A safe loader that refuses repeated keys, and keys such as `no` that are not text in YAML."""
 
     def compose_mapping_node(self, anchor: Any) -> MappingNode:
-        """Refuse repeated keys, before the keys of a merge (`<<`) are added."""
+        """Check the keys, before those of a merge (`<<`) are added."""
         node = super().compose_mapping_node(anchor)
         lines: dict[Any, int] = {}
         for key, _ in node.value:
             line = key.start_mark.line + 1
+            if isinstance(key, ScalarNode) and not key.tag.endswith((":str", ":merge")):
+                raise ConfigError(f"line {line}: key {key.value!r} is not text; put it in quotes")
             if isinstance(key, ScalarNode) and key.value in lines:
                 first = f"first on line {lines[key.value]}"
                 raise ConfigError(

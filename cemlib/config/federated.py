@@ -95,10 +95,6 @@ class Mixing(Section):
             raise ValueError(f"beta: both must be above 0, found {list(self.beta)}")
         return self
 
-    def mean_share(self) -> float:
-        """Return the mean share of the real image in a mixture."""
-        return float(self.lam or 0) if self.beta is None else self.beta[0] / sum(self.beta)
-
 
 class MaskConfig(Section):
     """Mask the gradient of the fully connected layer."""

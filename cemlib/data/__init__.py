@@ -1,6 +1,6 @@
 """Images: their sources, splits, prepared files, batches and augmentation.
 
-docs/extending.md says how to add one.
+docs/extending.md says how to add a source.
 """
 
 from cemlib.data.digits import digits

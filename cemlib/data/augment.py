@@ -63,10 +63,7 @@ class Augment:
 def crop(images: Tensor, padding: int, offsets: Tensor) -> Tensor:
     """Crop images (N, C, H, W) to their own size after padding every side with zeros.
 
-    Args:
-        images: Images of any type.
-        padding: Zeros on each side, in pixels.
-        offsets: long (N, 2), top and left of each crop in the padded image, in [0, 2 padding].
+    The offsets (N, 2) are top and left of each crop in the padded image, in [0, 2 padding].
     """
     height, width = images.shape[2:]
     windows = F.pad(images, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)

@@ -15,14 +15,9 @@ from cemlib.data.prepared import Split
 class Shuffle:
     """Row indices of a data set, in a random order for every epoch.
 
-    Args:
-        count: Number of rows.
-        batch_size: Rows per batch; the last may be smaller.
-        device: Device of the indices.
-
     Attributes:
-        sizes: Sizes of an epoch's batches. A last batch of one row is left out, because batch
-            normalisation has no variance for it.
+        sizes: Sizes of an epoch's batches, of which the last may be smaller. One of a single row is
+            left out, because batch normalisation has no variance for it.
     """
 
     def __init__(self, count: int, batch_size: int, device: torch.device) -> None:
@@ -48,13 +43,7 @@ class Shuffle:
 
 
 class Batches:
-    """Shuffled, augmented batches of a split.
-
-    Args:
-        split: The images and labels; the batches are made on their device.
-        batch_size: Images per batch; the last may be smaller.
-        augment: Augmentation of the images.
-    """
+    """Shuffled, augmented batches of a split, made on its device."""
 
     def __init__(self, split: Split, batch_size: int, augment: Augment) -> None:
         self.split, self.augment = split, augment

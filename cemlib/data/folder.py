@@ -25,7 +25,7 @@ def folder(config: DataConfig, root: Path | None) -> Raw:
     """Read an image folder, its classes and files in the order of their names.
 
     Raises:
-        DataError: as `class_files`, or for images that cannot be decoded (all of them are tried).
+        DataError: as `class_files` does, or for images that cannot be decoded (all are tried).
     """
     import PIL
 
@@ -78,11 +78,6 @@ def class_files(config: DataConfig, root: Path | None) -> tuple[ClassFiles, Clas
             f"only in test: {only_test}); rename or add folders so that both have the same"
         )
     return train, test
-
-
-def has_train_and_test(root: Path) -> bool:
-    """Return whether ``root`` holds the layout `train/<class>/*`, `test/<class>/*`."""
-    return (root / "train").is_dir() and (root / "test").is_dir()
 
 
 def _list_classes(place: Path, at_least: int, classes: int | None) -> ClassFiles:

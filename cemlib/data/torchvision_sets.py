@@ -11,22 +11,16 @@ published one before it opens it, and that of every download before it unpacks i
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from cemlib.config.data import DataConfig
-from cemlib.data.folder import folder, has_train_and_test, visible
+from cemlib.data.folder import folder, visible
 from cemlib.data.prepared import Split
 from cemlib.data.raw import DataError, Raw, check_split, shown
 
 DEFAULT_ROOT = Path("data")
-
-
-# One official split: uint8 (N, H, W) or (N, H, W, 3), labels (N,), names of the classes.
-Part = tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...]]
 
 
 def cifar10(config: DataConfig, root: Path | None) -> Raw:
@@ -54,7 +48,8 @@ def svhn(config: DataConfig, root: Path | None) -> Raw:
     return _load("SVHN", 10, config, root)
 
 
-def _official(kind: str, base: Path, train: bool) -> Part:
+def _official(kind: str, base: Path, train: bool) -> tuple[Any, Any, tuple[str, ...]]:
+    """Return torchvision's dataset of an official split, its labels and its classes' names."""
     from torchvision import datasets
 
     old = base / kind / "processed"  # where old torchvisions put MNIST, and new ones still look
@@ -65,10 +60,9 @@ def _official(kind: str, base: Path, train: bool) -> Part:
         )
     if kind == "SVHN":
         digits = datasets.SVHN(base, split="train" if train else "test", download=True)
-        return digits.data.transpose(0, 2, 3, 1), digits.labels, tuple("0123456789")
+        return digits, digits.labels, tuple("0123456789")
     held = getattr(datasets, kind)(base, train=train, download=True)
-    labels = np.asarray(held.targets, dtype=np.int64)
-    return np.asarray(held.data), labels, tuple(held.classes)
+    return held, held.targets, tuple(held.classes)
 
 
 def _load(kind: str, num_classes: int, config: DataConfig, root: Path | None) -> Raw:
@@ -79,7 +73,7 @@ def _load(kind: str, num_classes: int, config: DataConfig, root: Path | None) ->
             number of classes.
     """
     base = root or DEFAULT_ROOT
-    if has_train_and_test(base):
+    if (base / "train").is_dir() and (base / "test").is_dir():
         return _from_folder(num_classes, config, base)
     import torchvision
 
@@ -103,9 +97,14 @@ def _fetched(
     kind: str, base: Path, train: bool, config: DataConfig
 ) -> tuple[Split, tuple[str, ...]]:
     """Return an official split, resized, and the names of its classes."""
+    from cemlib.data.images import stack, to_array
+
     try:
-        pixels, targets, classes = _official(kind, base, train)
-        split = Split(_resized(pixels, config), torch.from_numpy(targets))
+        held, labels, classes = _official(kind, base, train)
+        # By index: a loop over the dataset would end without an error at a missing label.
+        images = (held[row][0] for row in range(len(held)))
+        arrays = [to_array(image, config.image_size, config.channels) for image in images]
+        split = Split(stack(arrays), torch.as_tensor(labels))
         check_split(f"{shown(base)}: {config.source}", split, len(classes))
         return split, classes
     except DataError:
@@ -118,12 +117,3 @@ def _fetched(
             "data.root or CEMLIB_DATA to a folder that holds torchvision's files or "
             "train/<class>/ and test/<class>/"
         ) from error
-
-
-def _resized(images: NDArray[np.uint8], config: DataConfig) -> Tensor:
-    from PIL import Image
-
-    from cemlib.data.images import stack, to_array
-
-    size, channels = config.image_size, config.channels
-    return stack([to_array(Image.fromarray(image), size, channels) for image in images])

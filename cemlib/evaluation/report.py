@@ -37,12 +37,11 @@ def run(job: Job[Study]) -> Iterator[Path]:
 def results_of(job: Job[Study]) -> Results:
     """Read the results of one defence, or of all with the settings that compare them."""
     study, one = job.plan.study, job.of.get("defence")
-    curves = Sweeps(study.families(), study.report.match_accuracy) if study.sweeps else None
     names = [one] if one else list(study.defences)
     return Results(
         *collect(job.inputs["runs"], job.inputs.get("attacks", ())),
         names,
         reference=None if one else study.reference or default_reference(names),
-        sweeps=None if one else curves,
+        sweeps=Sweeps() if one else Sweeps(study.families(), study.report.match_accuracy),
         surrogates=[name for name, defence in study.defences.items() if defence.surrogate],
     )

@@ -18,7 +18,7 @@ from cemlib.federated.drawing import ATTACKED, LINKED, Draws
 from cemlib.federated.gan_training import Pseudo
 from cemlib.federated.inversion.evaluate import Finding, run_attacks
 from cemlib.federated.inversion.scene import Repeats, Scene
-from cemlib.federated.inversion.scoring import SCORES, Row, failed_row
+from cemlib.federated.inversion.scoring import SCORES, failed_row
 from cemlib.federated.job import read_data, read_pseudo, run_of, variant_of, write_record
 from cemlib.federated.network import FederatedNet
 from cemlib.federated.setting import network_of
@@ -94,7 +94,8 @@ def scene_of(job: FederatedJob, data: Prepared) -> Scene:
     repeats = None
     if linked:
         mixtures = _mixtures(job, data, pseudo, mixing, linked)
-        repeats = Repeats(mixtures, mixing.mean_share(), spread)
+        mean = float(mixing.lam or 0) if mixing.beta is None else mixing.beta[0] / sum(mixing.beta)
+        repeats = Repeats(mixtures, mean, spread)
     return Scene(images, labels, pseudo.mixed(*alone)[:, 0], share.to(images), prior, repeats)
 
 
@@ -160,17 +161,10 @@ def _write(job: FederatedJob, found: Finding, data: Prepared, facts: dict[str, A
     failed = [row["reason"] for row in found.rows if row["status"] != "ok"]
     reason = f"{len(failed)} of {len(found.rows)} images: {failed[0]}" if failed else None
     known = {"knowledge": folder.root.name.rpartition("-")[2]}
-    means = _means(found.rows) | {"n_images": len(found.rows)}
-    write_record(job, "attack", reason, named | known | means | facts)
+    names = (*SCORES, "label_right")
+    means = {n: None if failed else sum(map(float, rows[n])) / len(rows) for n in names}
+    write_record(job, "attack", reason, named | known | means | {"n_images": len(rows)} | facts)
     return folder.metrics
-
-
-def _means(rows: list[Row]) -> dict[str, float | None]:
-    """Return mean scores and the share of correct labels; None if the attack failed on an image."""
-    names = [*SCORES, "label_right"]
-    if any(row["status"] != "ok" for row in rows):
-        return dict.fromkeys(names)
-    return {name: sum(float(row[name]) for row in rows) / len(rows) for name in names}
 
 
 def _curve(curve: Tensor) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from torch.func import vmap
 
 from cemlib.config.federated import MaskConfig, Variant
 from cemlib.federated.drawing import Draws
-from cemlib.federated.mask import hadamard, mask, scores
+from cemlib.federated.mask import draw_columns, hadamard, mask, scores
 from cemlib.federated.network import (
     WEIGHT,
     FederatedNet,
@@ -49,8 +49,9 @@ def step_inputs(
     parts: list[Sequence[Tensor | Weights]] = [x.unbind(1), y.unbind(1)]
     if variant.mask is not None:
         outputs, beta = net.classifier.out_features, variant.mask.beta
-        columns = torch.stack([drawn.columns(beta, outputs, steps) for drawn in draws])
-        parts.append(columns.to(x.device).unbind(1))
+        streams = [drawn.stream("columns") for drawn in draws]
+        columns = [[draw_columns(beta, outputs, own) for _ in range(steps)] for own in streams]
+        parts.append([torch.stack(each).to(x.device) for each in zip(*columns, strict=True)])
     if variant.dp_sgd is not None:
         weights, scale = weights_of(net), variant.dp_sgd.noise_multiplier
         streams = [drawn.stream("noise") for drawn in draws]

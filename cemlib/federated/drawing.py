@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from cemlib.config.federated import ClientsConfig, Mixing
-from cemlib.federated.mask import draw_columns
 from cemlib.numerics.seeds import derive, generator
 
 
@@ -52,11 +51,6 @@ class Draws:
         passes = -(-steps * size // whole)
         orders = [torch.randperm(images, generator=draws)[:whole] for _ in range(passes)]
         return torch.cat(orders)[: steps * size].view(steps, size)
-
-    def columns(self, beta: int | None, outputs: int, steps: int) -> Tensor:
-        """Return for each step the columns of H that the mask replaces: (steps, outputs)."""
-        draws = self.stream("columns")
-        return torch.stack([draw_columns(beta, outputs, draws) for _ in range(steps)])
 
     def latents(self, count: int, length: int) -> Tensor:
         """Return standard normal noise for the client's generator: (count, length)."""

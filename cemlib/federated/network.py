@@ -111,17 +111,11 @@ def features(net: FederatedNet, weights: Weights, x: Tensor) -> Tensor:
     return found.flatten(1)
 
 
-def logits(net: FederatedNet, weights: Weights, x: Tensor) -> Tensor:
-    """Return `net(x)` with the given weights."""
-    found: Tensor = functional_call(net, weights, (x,))
-    return found
-
-
 def gradients(net: FederatedNet, weights: Weights, x: Tensor, y: Tensor) -> tuple[Weights, Tensor]:
     """Return the gradient of the mean cross-entropy by parameter name, and the loss.
 
     The images are (B, C, H, W), and y are labels (B,) or distributions over the classes
     (B, classes).
     """
-    found, value = grad_and_value(lambda w: F.cross_entropy(logits(net, w, x), y))(weights)
+    found, value = grad_and_value(lambda w: F.cross_entropy(functional_call(net, w, x), y))(weights)
     return found, value

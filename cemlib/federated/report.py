@@ -76,7 +76,10 @@ def notes(study: Federated, results: tables.Results) -> list[str]:
     clients, train, attacked = study.clients, study.train, study.inversion
     steps = attacked.local_steps
     deltas = sorted({each.dp_sgd.delta for each in study.variants.values() if each.dp_sgd})
-    at_delta = f" at δ {', '.join(map('{:g}'.format, deltas))}" if deltas else ""
+    private = (
+        f" ε: DP-SGD's at δ {', '.join(map('{:g}'.format, deltas))}, for the client with the fewest"
+        " images; it assumes Poisson sampling."
+    )
     shared = "gradient" if steps == 1 else f"update of {steps} steps at the rate {train.lr}"
     found = [
         f"{clients.number} clients ({clients.split}), {100 * clients.participation:.0f} % asked in"
@@ -88,8 +91,7 @@ def notes(study: Federated, results: tables.Results) -> list[str]:
         " that comes closest, image by image. An adaptive attacker knows the mask or reads it off"
         " the zeros. Arrows point to the better side for the clients.",
         "λ: share of the real image. α: share of the features that is masked. β: outputs whose"
-        f" gradients are masked. ε: DP-SGD's{at_delta}, for the client with the fewest images; it"
-        " assumes Poisson sampling.",
+        f" gradients are masked.{private if deltas else ''}",
     ]
     sources = sorted(set(results.pseudo["source"]))
     return found + [f"F before the discriminator: {source}." for source in sources]

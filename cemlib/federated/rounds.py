@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from cemlib.config.federated import Federated, Variant
 from cemlib.data.prepared import Prepared, Split, to_float
 from cemlib.federated.client import Inputs, step_inputs, step_of, train_at_once
 from cemlib.federated.drawing import Draws, ask
 from cemlib.federated.gan_training import Pseudo
-from cemlib.federated.network import FederatedNet, Weights, logits, weights_of
+from cemlib.federated.network import FederatedNet, Weights, weights_of
 from cemlib.federated.setting import batches, clients_of, network_of
 from cemlib.numerics.divergence import DivergedError, check_finite
 from cemlib.records.checkpoint import State, copied, pack, unpack
@@ -138,7 +139,7 @@ def score(net: FederatedNet, weights: Weights, split: Split, prefix: str) -> dic
     with torch.no_grad():
         parts = zip(torch.split(split.images, CHUNK), torch.split(split.labels, CHUNK), strict=True)
         for images, labels in parts:
-            found = logits(net, weights, to_float(images))
+            found = functional_call(net, weights, to_float(images))
             right += float((found.argmax(1) == labels).sum())
             loss += float(torch.nn.functional.cross_entropy(found, labels, reduction="sum"))
     return {f"{prefix}top1": right / len(split), f"{prefix}loss": loss / len(split)}

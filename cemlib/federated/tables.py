@@ -45,12 +45,17 @@ class Results:
 def collect(plan: Plan[Federated]) -> Results:
     """Read every record of a study; raise FileError if one is missing or damaged."""
     study, keys = plan.study, [*_RUN, *_FATES, *_BYTES]
-    runs, rounds, pseudo, epochs = [], [], [], []
+    runs, rounds, attacks, pseudo, epochs = [], [], [], [], []
     for variant, seed in product(study.variants, study.seeds):
         folder = plan.layout.run(variant, seed)
         runs.append(read_sealed(folder.metrics, keys))
         named = {"defence": variant, "seed": seed}
         rounds += [named | row for row in read_jsonl(checked(folder.history))]
+    for variant in study.variants:
+        seeds = [_rows(plan, variant, seed) for seed in study.seeds]
+        for attack in seeds[0]:
+            found = summary([rows[attack] for rows in seeds])
+            attacks.append({"defence": variant, "attack": attack} | found)
     for seed in study.seeds if study.mixes() else ():
         made = plan.layout.gans(seed)
         record = read_sealed(made.metrics, ("wall_seconds", "extractor"))
@@ -59,22 +64,10 @@ def collect(plan: Plan[Federated]) -> Results:
     return Results(
         runs=pd.DataFrame(runs, columns=keys),
         rounds=pd.DataFrame(rounds, columns=ROUND_KEYS),
-        attacks=pd.DataFrame(attack_summary(plan)),
+        attacks=pd.DataFrame(attacks),
         gans=pd.DataFrame(epochs, columns=GAN_KEYS),
         pseudo=pd.DataFrame(pseudo, columns=("wall_seconds", "source")),
     )
-
-
-def attack_summary(plan: Plan[Federated]) -> list[Row]:
-    """Return the mean scores of every attack on every variant, and of the worst case."""
-    found: list[Row] = []
-    for variant in plan.study.variants:
-        seeds = [_rows(plan, variant, seed) for seed in plan.study.seeds]
-        found += [
-            {"defence": variant, "attack": attack} | summary([rows[attack] for rows in seeds])
-            for attack in seeds[0]
-        ]
-    return found
 
 
 def _rows(plan: Plan[Federated], variant: str, seed: int) -> dict[str, list[Row]]:
@@ -156,7 +149,7 @@ def cost_table(results: Results, study: Federated) -> pd.DataFrame:
     """Return seconds and bytes of a round, and seconds of training the GANs, by variant."""
     rows = []
     for variant, group in results.runs.groupby("defence", sort=False):
-        rounds = group["epochs"].where(group["epochs"] > 0)  # of none there is no mean
+        rounds = group["epochs"].where(group["epochs"] > 0)  # without a round there is no mean
         sent = {f"{way}_per_round": (group[way] / rounds).mean() for way in _BYTES}
         mixes = study.variants[str(variant)].mixing is not None
         gans = {"gan_seconds": results.pseudo["wall_seconds"].mean() if mixes else None}

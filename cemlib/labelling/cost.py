@@ -62,13 +62,8 @@ def measured(
 ) -> list[Row]:
     """Return the cost of labelling one image, summed over all participants.
 
-    Args:
-        key_bits: lengths of the modulus n.
-        participants: their number N.
-        classes: their number k.
-        images: number of images that share a round where packing goes across images; otherwise a
-            round has one image.
-        mask_bits: b of the masks in [0, 2^b).
+    Where packing goes across images, `images` of them share a round; otherwise a round has one.
+    Masks are in [0, 2^mask_bits).
 
     Returns:
         A row for every combination of `key_bits`, `packing`, `blinding` and `precomputed`

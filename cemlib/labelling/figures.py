@@ -48,11 +48,11 @@ def epsilon(results: Results, study: LabellingStudy) -> Figure:
     table = epsilon_table(results, study)
     for panel, images in zip(panels, study.images, strict=True):
         panel.set_title(f"{images} images")
-        rows = table[table["images"] == images] if len(table) else table
-        if len(rows):
-            _curves(panel, rows)
-        else:
+        rows = table[table["images"] == images]
+        if rows["init_top1_mean"].isna().all():
             explain_empty(panel, "no finished repeat")
+        else:
+            _curves(panel, rows)
     panels[0].set_ylabel(ACCURACY)
     figure.supxlabel("ε of one query, by the formula", fontsize=9)
     return figure

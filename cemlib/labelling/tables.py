@@ -67,14 +67,14 @@ def differences_table(results: Results, _study: LabellingStudy) -> pd.DataFrame:
 
 def epsilon_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
     """Return accuracy and label quality by epsilon of one query; the last has no noise."""
-    rows = []
-    failed = (results.repeats["status"] == "failed").groupby(results.repeats["images"]).sum()
-    for images, group in results.sweep.groupby("images", sort=False):
-        lost = int(failed[images])
-        for epsilon, part in group.groupby("epsilon"):
-            row = {"images": images} | stated(study, float(str(epsilon)))
-            row |= {"n_repeats": len(part) + lost, **_means(part, (*SCORES, *QUALITY))}
-            rows.append(row | {"n_failed": lost})
+    sweep, rows = results.sweep, []
+    epsilons = sorted({math.inf if epsilon is None else epsilon for epsilon in study.epsilons()})
+    for images, group in results.repeats.groupby("images", sort=False):
+        failed = int((group["status"] == "failed").sum())
+        for epsilon in epsilons:
+            part = sweep[(sweep["images"] == images) & (sweep["epsilon"] == epsilon)]
+            row = {"images": images} | stated(study, epsilon) | {"n_repeats": len(group)}
+            rows.append(row | _means(part, (*SCORES, *QUALITY)) | {"n_failed": failed})
     return pd.DataFrame(rows)
 
 

@@ -38,9 +38,6 @@ class Uncoding(nn.Module):
     """Maps releases (N, D) to the most probable inputs (N, D) of the client's sparse coding.
 
     All tensors are buffers, which `fit` sets.
-
-    Args:
-        dim: The number D of features.
     """
 
     mean: Tensor  # m, (D,)
@@ -62,13 +59,7 @@ class Uncoding(nn.Module):
 
     @torch.no_grad()
     def fit(self, coding: SparseCoding, inputs: Tensor, noise_std: float) -> None:
-        """Set all tensors, computed in float64.
-
-        Args:
-            coding: The client's sparse coding.
-            inputs: Inputs (N, D) of the coding, of the attacker's images.
-            noise_std: Standard deviation of the noise of the releases.
-        """
+        """Set all tensors, in float64; `inputs` (N, D) are those of the attacker's images."""
         variance = max(noise_std, LEAST) ** 2
         mean = inputs.mean(0, dtype=torch.float64)
         centred = inputs.double() - mean
@@ -109,9 +100,7 @@ class Uncoding(nn.Module):
     def _step(self, squared: Tensor, residual: Tensor) -> Tensor:
         """Return the Gauss-Newton step (N, D) by preconditioned conjugate gradients.
 
-        Args:
-            squared: The squared slopes of s, (N, D).
-            residual: The negative gradient, halved, (N, D).
+        They start from the squared slopes of s and the halved negative gradient, (N, D) each.
         """
         step = torch.zeros_like(residual)
         direction = self.inverse * residual

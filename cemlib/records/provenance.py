@@ -154,7 +154,7 @@ def provenance(files: Iterable[Path], device: str, threads: int) -> dict[str, An
 
 @cache
 def cpu_model() -> str:
-    """Return number and model of the processors, by /proc/cpuinfo on Linux, else by `platform`."""
+    """Return number and model of the processors, from /proc/cpuinfo or else `platform`."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

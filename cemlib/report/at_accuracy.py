@@ -26,7 +26,6 @@ from cemlib.report.statistics import mean_columns, paired_difference, student_qu
 from cemlib.report.worst_case import Row
 
 POWER = 0.8
-_COMPARED = ("n_pairs", "difference", "ci_low", "ci_high", "p")
 
 
 def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
@@ -42,10 +41,10 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         read; ``n_unconverged_recon`` counts the same for the attack that ``recon_top1`` is quoted
         from. The paired ``difference`` in MSE is from the first family, on the seeds that both
         have; Holm's correction is over all rows. ``detectable`` is the difference that the test
-        finds with a probability of 80 %, given the spread and without Holm's correction, which
-        needs a larger one. ``unconverged`` names the sides of a difference that rest on such a
-        seed; the ``verdict`` is that of `with_verdicts`, `AT_CHANCE` where one of these defences is
-        at chance.
+        finds with a probability of 80 %, given the spread; with Holm's correction it must be
+        larger. ``unconverged`` names the sides of a difference that rest on such a seed; the
+        ``verdict`` is that of `with_verdicts`, `AT_CHANCE` where one of these defences is at
+        chance.
     """
     rows: list[Row] = []
     for knowledge, there in points.groupby("knowledge", sort=False):
@@ -53,10 +52,9 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
         for accuracy in targets(there, sweeps):
             at = {"knowledge": knowledge, "accuracy": accuracy}
             rows += [at | row for row in _families_at(accuracy, families, sweeps)]
-    columns = [*_columns(sweeps), "at_chance"]
+    columns = _columns(sweeps)
     table = pd.DataFrame(rows, columns=columns).astype({"n_pairs": "Int64", "at_chance": bool})
-    by_chance = table.pop("at_chance")
-    return with_verdicts(table, table["p"].notna(), by_chance)
+    return with_verdicts(table, table["p"].notna())
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ def _columns(sweeps: Sweeps) -> list[str]:
     strengths = [f"{name}_mean" for name in sweeps.strengths()]
     counts = ["n_seeds", "n_failed", "n_unconverged", "n_unconverged_recon"]
     first = ["knowledge", "accuracy", "family", *counts, *scores, *strengths, "reference"]
-    return [*first, *_COMPARED, "detectable", "unconverged"]
+    return [*first, *paired_difference([], []), "detectable", "unconverged", "at_chance"]
 
 
 def _families_at(accuracy: float, families: dict[str, Curves], sweeps: Sweeps) -> list[Row]:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from cemlib.records.scores import SCORES, TESTED, marked
 from cemlib.report.cells import with_failures
 from cemlib.report.claims import is_shown
-from cemlib.report.statistics import Interval, mean_interval
+from cemlib.report.statistics import mean_interval
 from cemlib.report.style import Look, explain_empty, looks, new_figure, readable, significant
 from cemlib.report.tables import at_chance, present, records
 from cemlib.report.worst_case import CEILING, unconverged, worst_case
@@ -90,27 +90,17 @@ def _bars(
         panel.errorbar(found.mean, place, xerr=found.arms, color="black", capsize=3, linewidth=1.2)
         number = marked(written(found.mean), name in late)
         most = SCORES[score].scale * SCORES[score].bounds[1]
-        _write(panel, place, found, number, wanted=len(values), most=most)
+        edge = min(most, max(v for v in (found.mean, found.high, 0.0) if math.isfinite(v)))
+        panel.annotate(
+            with_failures(number, len(values) - found.n, len(values)),
+            (edge, place),  # matplotlib leaves out what stands outside of the axes
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7,
+            bbox=_CLEAR,
+        )
     _name_rows(panel, [*names.values()])
-
-
-def _write(
-    panel: Axes, place: int, found: Interval, number: str, *, wanted: int, most: float
-) -> None:
-    """Write the mean, and how many of the expected seeds it lacks, to the right of its bar.
-
-    `most` is the largest possible value: matplotlib leaves out what stands outside of the axes.
-    """
-    edge = min(most, max(v for v in (found.mean, found.high, 0.0) if math.isfinite(v)))
-    panel.annotate(
-        with_failures(number, wanted - found.n, wanted),
-        (edge, place),
-        xytext=(4, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=7,
-        bbox=_CLEAR,
-    )
 
 
 def _differences(panel: Axes, rows: pd.DataFrame, styles: dict[str, Look]) -> None:

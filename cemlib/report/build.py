@@ -1,7 +1,7 @@
 """Write the tables and figures of a study's results, or of these and published ones together."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
 from inspect import signature
@@ -38,7 +38,7 @@ class Results:
         attacks: attacks as `collect` returns them; may be empty.
         defences: order of the study.
         reference: the defence that others are compared with (see `comparisons_table`).
-        sweeps: sweeps of the study; None where it has none.
+        sweeps: sweeps of the study, perhaps none.
         surrogates: the defences whose training has a surrogate.
         has_images: whether the folders of runs and attacks are present; without them, intervals
             over images and figures that need more than the tables are left out.
@@ -48,7 +48,7 @@ class Results:
     attacks: pd.DataFrame
     defences: Sequence[str]
     reference: str | None = None
-    sweeps: Sweeps | None = None
+    sweeps: Sweeps = field(default_factory=Sweeps)
     surrogates: Sequence[str] = ()
     has_images: bool = True
 
@@ -66,19 +66,16 @@ class Results:
     @cached_property
     def tradeoff(self) -> pd.DataFrame:
         """Return the privacy of the sweeps at equal accuracy (see `tradeoff_table`)."""
-        assert self.sweeps is not None
         return tradeoff_table(self.points, self.sweeps)
 
     @property
     def decisive(self) -> pd.DataFrame:
         """Return the table that claims rest on, that of the sweeps if there are several."""
-        several = self.sweeps is not None and len(self.sweeps.families) > 1
-        return self.tradeoff if several else self.compared
+        return self.tradeoff if len(self.sweeps.families) > 1 else self.compared
 
     @cached_property
     def points(self) -> pd.DataFrame:
         """Return the points of the sweeps' curves (see `sweep_points`)."""
-        assert self.sweeps is not None
         return sweep_points(self.runs, self.attacks, self.sweeps)
 
 
@@ -117,7 +114,7 @@ def write_tables(
         "".join([*(f"{line}\n\n" for line in stale), claims(results.decisive, warnings(summary))]),
     ]
     names = [*TABLES]
-    if results.sweeps is not None:
+    if results.sweeps.families:
         names += SWEEP_TABLES
         equal = noted(tradeoff_document(results.tradeoff))
         narrow = noted(tradeoff_document(results.tradeoff, TOO_WIDE))
@@ -143,7 +140,7 @@ def write_figures(results: Results, out: Path, part: str = WHOLE, note: str = ""
 
 def figures(results: Results, part: str = WHOLE) -> dict[str, Callable[[], Figure]]:
     """Return the figures of a part that the results allow, by name; each is drawn when called."""
-    attacks, swept = results.attacks, results.sweeps is not None
+    attacks, swept = results.attacks, bool(results.sweeps.families)
     knowledges = list(attacks["knowledge"].unique())
     return {
         drawing.name: partial(_draw, drawing, results)

@@ -37,8 +37,8 @@ def comparisons_table(
     `default_reference`.
 
     Returns:
-        ``difference`` is defence minus reference with its 95 % interval over the seeds, over
-        ``n_images`` images (of attacks); `with_image_intervals` fills in ``boot_low`` and
+        ``difference`` is defence minus reference with its 95 % interval over the seeds; scores of
+        attacks are means over ``n_images`` images. `with_image_intervals` fills in ``boot_low`` and
         ``boot_high``. Only rows of the MSE have p, ``p_holm`` and a ``verdict`` (see
         `with_verdicts`). ``unconverged`` names the sides whose score rests, on a seed of the pairs,
         on an attack that had not converged.
@@ -64,9 +64,9 @@ def comparisons_table(
     ]
     columns = [*_COLUMNS, "at_chance"]
     table = pd.DataFrame(rows, columns=columns).astype({"n_images": "Int64", "at_chance": bool})
-    tested, by_chance = table["metric"] == TESTED, table.pop("at_chance")
+    tested = table["metric"] == TESTED
     table.loc[~tested, "p"] = math.nan
-    return with_verdicts(table, tested, by_chance)
+    return with_verdicts(table, tested)
 
 
 def default_reference(defences: Sequence[str]) -> str:
@@ -96,28 +96,27 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
     return filled
 
 
-def with_verdicts(
-    table: pd.DataFrame, tested: "pd.Series[bool]", by_chance: "pd.Series[bool]"
-) -> pd.DataFrame:
+def with_verdicts(table: pd.DataFrame, tested: "pd.Series[bool]") -> pd.DataFrame:
     """Return a table of differences with ``p_holm``, corrected over all rows, and ``verdict``.
 
+    The column ``at_chance``, whether a row rests on a classifier at chance, is not in the result.
     The verdict on a tested row is `UNCONVERGED` where ``unconverged`` names a side, `AT_CHANCE`
-    where it has a p value and rests on a classifier at chance (``by_chance``), none without a p
-    value, ``higher`` or ``lower`` where ``p_holm`` is below .05, and `NOT_SHOWN` elsewhere; other
-    rows have none. A row with one of the first two verdicts still counts in Holm's correction:
-    otherwise an attack that was stopped early would make the p values of the others smaller.
+    where it has a p value and is ``at_chance``, none without a p value, ``higher`` or ``lower``
+    where ``p_holm`` is below .05, and `NOT_SHOWN` elsewhere; other rows have none. A row with one
+    of the first two verdicts still counts in Holm's correction: otherwise an attack that was
+    stopped early would make the p values of the others smaller.
     """
     corrected = pd.Series(holm(table["p"].tolist()), table.index)
     difference, shown = table["difference"], corrected < 1 - LEVEL
     words = {
         UNCONVERGED: tested & (table["unconverged"] != ""),
-        AT_CHANCE: tested & by_chance & corrected.notna(),
+        AT_CHANCE: tested & table["at_chance"] & corrected.notna(),
         "": corrected.isna(),
         "higher": shown & (difference > 0),
         "lower": shown & (difference < 0),
     }
     verdict = np.select([*words.values()], [*words], NOT_SHOWN)
-    return table.assign(p_holm=corrected, verdict=verdict)
+    return table.drop(columns="at_chance").assign(p_holm=corrected, verdict=verdict)
 
 
 def _paired(frame: pd.DataFrame, score: str, defence: str, reference: str) -> dict[str, Any]:

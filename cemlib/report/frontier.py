@@ -5,7 +5,7 @@ over the seeds: those that are Pareto-efficient in accuracy and worst-case MSE.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ class Sweeps:
             chooses one.
     """
 
-    families: Mapping[str, Mapping[str, Settings]]
+    families: Mapping[str, Mapping[str, Settings]] = field(default_factory=dict)
     match_accuracy: Sequence[float] = ()
 
     def strengths(self) -> list[str]:
@@ -93,7 +93,7 @@ def mean_curve(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def front(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the Pareto-efficient rows by ``accuracy`` and ``mse``, from the least accurate on.
+    """Return the Pareto-efficient rows by ``accuracy`` and ``mse``, least accurate first.
 
     A row is efficient if no other one is at least as good in both and better in one. Of equal rows
     the first counts. Rows that are not finite (failed runs) are never efficient.

@@ -29,7 +29,7 @@ def reconstructions(
     attacks: pd.DataFrame,
     defences: Sequence[str],
     reference: str | None,
-    sweeps: Sweeps | None,
+    sweeps: Sweeps,
     knowledge: str,
 ) -> Figure:
     """Draw originals, then their reconstructions by the strongest attack on each defence.
@@ -46,7 +46,7 @@ def reconstructions(
     strongest = worst_case(attacks)
     names = present(strongest, defences)
     always, titles = [names[0], reference], {name: readable(name) for name in names}
-    if sweeps is not None:
+    if sweeps.families:
         names = equally_accurate(names, sweep_points(runs, attacks, sweeps), sweeps)
         first = next(iter(sweeps.families.values()))
         always += [name for name in names if name in first][:1]

@@ -62,7 +62,7 @@ def write_page(
         warnings=warnings(results.summary),
         summary=summary_document(results.summary),
         comparisons=comparisons_document(results.compared),
-        tradeoff=tradeoff_document(results.tradeoff) if results.sweeps else None,
+        tradeoff=tradeoff_document(results.tradeoff) if results.sweeps.families else None,
         sections=_sections({path.stem: path for path in figures}),
         jobs=_jobs(records),
         settings=yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True),

@@ -130,10 +130,10 @@ def student_quantile(freedom: float, probability: float = 0.5 + LEVEL / 2) -> fl
 def two_level_interval(differences: Array) -> Ends:
     """Return the interval of the mean of differences (S seeds, N images), for others of both.
 
-    Its variance is that of a bootstrap which draws the N images with replacement, the same for all
-    seeds, since all were scored on the same test images, and S - 1 of the S seeds with replacement,
-    in closed form. Student's quantile has Satterthwaite's degrees of freedom, between S - 1 and
-    N - 1. Quantiles of resamples would be far too narrow for three or five seeds.
+    Its variance is, in closed form, that of a bootstrap which draws, with replacement, N images and
+    S - 1 seeds. The images are the same for all seeds, as the test images were. Student's quantile
+    has Satterthwaite's degrees of freedom, between S - 1 and N - 1. Quantiles of resamples would be
+    far too narrow for three or five seeds.
 
     Returns:
         Both ends; NaN for fewer than two seeds or images, or where a value is not finite.

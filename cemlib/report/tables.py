@@ -138,8 +138,8 @@ def read_runs(table: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     Columns that an earlier version did not write are NaN. The folders that the table names,
     relative to that of the experiment, need not exist.
     """
-    texts = dict.fromkeys(("reason", *CODE), str)
-    # A defence may be called `None` or `NA`, which pandas would read as missing.
+    # A defence may be called `inf`, `None` or `NA`, which pandas would read otherwise.
+    texts = dict.fromkeys(("experiment", "defence", "attack", "reason", *CODE), str)
     rows = pd.read_csv(table, dtype=texts, keep_default_na=False, na_values=[""])
     rows["reason"] = rows["reason"].fillna("")
     rows = rows.rename(columns={column: name for name, column in _COSTS.items()})

@@ -93,7 +93,7 @@ def find(
         return 0.0 if abs(distance) <= within else distance
 
     def best() -> Found:
-        """Return the strength nearest to the target; of equal ones the last, since it closes in."""
+        """Return the strength nearest to the target; the last of several, since it closes in."""
         value = min(reversed(tried), key=lambda value: abs(tried[value] - target))
         return Found(BETWEEN if miss(value) else MATCHED, value)
 
@@ -103,7 +103,7 @@ def find(
     if best().end == MATCHED:
         return best()
     one, other = _bracket(miss, strength, up=(first > 0) != strength.rising)
-    if miss(other) * first > 0:  # where 0 is on the other side, the bracket ends too early
+    if miss(other) * first > 0:  # no crossing above 0, but perhaps at 0
         return best() if 0 in tried else Found(UNREACHED, other)
     if miss(other) != 0:
         root_scalar(

@@ -5,9 +5,9 @@ takes a few steps of its first epoch and of its last, in which the surrogate act
 follows the steps of an epoch; the slower of the two epochs stands for all. A learned attack runs
 for a few epochs on a share of its images, and its time is assumed to be proportional to both. A
 denoiser that an attack trains counts as one more learned attack. Encoding, scoring and attacks in
-closed form run in full; there a decoder to start from does not undo a sparse coding. Attacks are
-measured on the first defence of each network before its training, since a trained network takes as
-long.
+closed form run in full; one that starts from a decoder is measured without undoing a sparse coding.
+Attacks are measured on the first defence of each network before its training, since a trained
+network takes as long.
 """
 
 import math

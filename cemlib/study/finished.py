@@ -6,20 +6,19 @@ settings does not belong to the study.
 
 The record of an attack lacks the checksum of weights that its settings name, and tables and figures
 have no record. These are compared by their times: they must be newer than what they read. Copy a
-result folder with its times (`cp -p`, `rsync -a`, `tar`); otherwise they may be made again, to the
-same numbers.
+result folder with its times (`cp -p`, `rsync -a`, `tar`); otherwise they may be made again, with
+the same numbers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from cemlib.config.differing import flatten
-from cemlib.records.files import FileError, sha256
+from cemlib.records.files import FileError
 from cemlib.records.layout import DESCRIPTION, TENSORS, identity
-from cemlib.records.seal import FILES, RECORD, read_sealed
+from cemlib.records.seal import FILES, RECORD, check_files, read_sealed
 from cemlib.study.job import AnyJob, owners
 from cemlib.study.status import DAMAGED, FAILED, FINISHED, STALE, read_status
 
@@ -140,16 +139,14 @@ def is_written(job: AnyJob) -> bool:
 def _is_current(job: AnyJob, path: Path) -> bool:
     try:
         record = read_sealed(path)
-        differs = any(_differences(job, path, record))
+        listed = [path.with_name(name) for name in record[FILES]]
+        if any(_differences(job, path, record)) or not _are_there([*beside(job, path), *listed]):
+            return False
+        check_files(path, record, listed)
     except FileError:
         return False
     roles = [name for name in job.inputs if not record.get(f"{name}_sha256")]
-    return (
-        not differs
-        and _are_there(beside(job, path))
-        and all(_is_same(path.with_name(name), sum_) for name, sum_ in record[FILES].items())
-        and _came_after([path], chain.from_iterable(job.inputs[name] for name in roles))
-    )
+    return _came_after([path], chain.from_iterable(job.inputs[name] for name in roles))
 
 
 def _differences(job: AnyJob | None, path: Path, record: dict[str, Any]) -> Iterator[str]:
@@ -230,13 +227,3 @@ def _are_there(paths: Iterable[Path]) -> bool:
 def time_of(path: Path) -> int:
     """Return when a file was written, in nanoseconds."""
     return path.stat().st_mtime_ns
-
-
-def _is_same(file: Path, checksum: str | None) -> bool:
-    return file.is_file() and _sha256(file, time_of(file), file.stat().st_size) == checksum
-
-
-@lru_cache(maxsize=64)
-def _sha256(file: Path, _time: int, _size: int) -> str:
-    """Return a file's checksum, cached by its time and size."""
-    return sha256(file)

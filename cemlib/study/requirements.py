@@ -9,7 +9,7 @@ from cemlib.config.data import DataConfig
 from cemlib.config.errors import ConfigError
 from cemlib.config.study import Study
 from cemlib.records.files import FileError
-from cemlib.study.finished import differences
+from cemlib.study.finished import is_lost
 from cemlib.study.job import AnyPlan, prepare_job
 
 DOWNLOADS = {  # where torchvision puts a data set, below its root
@@ -58,13 +58,9 @@ def requirements(plan: AnyPlan) -> Iterator[Finding]:
 def warnings_of(plan: AnyPlan) -> Iterator[str]:
     """Yield the warnings about a study; raise ConfigError with a line for each problem."""
     found = list(requirements(plan))
-    lines = {
-        level: [f"{one.subject}: {one.told}" for one in found if one.level == level]
-        for level in (PROBLEM, WARNING)
-    }
-    if lines[PROBLEM]:
-        raise ConfigError("\n".join(lines[PROBLEM]))
-    yield from (f"warning: {line}" for line in lines[WARNING])
+    if problems := [f"{one.subject}: {one.told}" for one in found if one.level == PROBLEM]:
+        raise ConfigError("\n".join(problems))
+    yield from (f"warning: {one.subject}: {one.told}" for one in found if one.level == WARNING)
 
 
 def _network(study: Study) -> Iterator[Finding]:
@@ -131,19 +127,11 @@ def _milestones(study: Study) -> Iterator[Finding]:
 def images(plan: AnyPlan) -> Finding:
     """Return the finding about a study's images: whether they exist, or are prepared already."""
     config, subject = plan.study.data, f"data {plan.study.data.source}"
-    if _is_prepared(plan):
+    if not is_lost(prepare_job(plan), plan.layout.prepared_facts, {}):
         return Finding(OK, subject, f"prepared already: {plan.layout.data}")
     if config.source not in ("folder", *DOWNLOADS):  # the digits, or a source added by a user
         return Finding(OK, subject, "read by `cemlib prepare`")
     return _images(subject, config, config.root or os.environ.get("CEMLIB_DATA") or None)
-
-
-def _is_prepared(plan: AnyPlan) -> bool:
-    try:
-        facts = plan.layout.prepared_facts
-        return plan.layout.prepared.is_file() and not differences(prepare_job(plan), facts, {})
-    except FileError:
-        return False
 
 
 def _images(subject: str, config: DataConfig, named: str | None) -> Finding:

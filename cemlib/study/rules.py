@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -97,26 +97,21 @@ def age_lost_results(jobs: Sequence[AnyJob]) -> None:
     inputs, they make it run the tables again, which refuse such results. Results that belong to the
     study again get their times back.
     """
-    known, owned = Known(), owners(jobs)
-    there = {record: job for record, job in owned.items() if record.is_file()}
-    lost = {record for record, job in there.items() if is_lost(job, record, known)}
-    for record, job in there.items():
+    known, owned = Known(), owners(jobs).items()
+    lost = {path for path, job in owned if path.is_file() and is_lost(job, path, known)}
+    restore_times(jobs, lost)
+
+
+def restore_times(jobs: Sequence[AnyJob], lost: Set[Path] = frozenset()) -> None:
+    """Give results back the times that `age_lost_results` changed, which a dry run does, too.
+
+    Those that are lost get old times. `cemlib run`, `publish` and `track` compare times.
+    """
+    for record, job in owners(jobs).items():
         _age(beside(job, record), LONG_AGO, record in lost)
     for job in jobs:
         if not job.records:
             _age(job.outputs, LONG_AGO + YEAR, not lost.isdisjoint(owners(job.reads)))
-
-
-def restore_times(jobs: Sequence[AnyJob]) -> None:
-    """Give results back the times that `age_lost_results` changed, which a dry run does, too.
-
-    `cemlib run`, `publish` and `track` compare times.
-    """
-    for record, job in owners(jobs).items():
-        _age(beside(job, record), LONG_AGO, lost=False)
-    for job in jobs:
-        if not job.records:
-            _age(job.outputs, LONG_AGO + YEAR, lost=False)
 
 
 def _age(files: Iterable[Path], by: int, lost: bool) -> None:

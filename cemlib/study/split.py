@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cemlib.config.errors import ConfigError
 from cemlib.config.study import JUDGE, JUDGE_SEED, Study
-from cemlib.records.layout import KNOWLEDGES, RunFolder
+from cemlib.records.layout import KNOWLEDGES
 from cemlib.report import OF_RUNS, PAGE, STYLE, SWEEP_TABLES, TABLES, TEMPLATE, WHOLE
 from cemlib.report.figures import drawings, modules
 from cemlib.study.job import (
@@ -109,15 +109,22 @@ def _attacks(training: SplitJob, judge: SplitJob) -> Iterator[SplitJob]:
 def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
     """Return the job of one attack on one run."""
     plan, defence, seed = training.plan, training.of["defence"], training.of["seed"]
-    start = plan.study.attacks[name].begins_with
-    before = [_attack(training, judge, start)] if start else []
+    settings, before = plan.study.attacks[name], list[SplitJob]()
+    inputs = {**training.inputs, "model": training.outputs, "judge": judge.outputs}
+    if start := settings.begins_with:
+        before = [_attack(training, judge, start)]
+        for known in KNOWLEDGES:
+            at = plan.layout.run(defence, seed).attack(start, known)
+            inputs[f"start_{known}"] = [at.attacker, at.metrics]
+    if settings.foreign_weights:
+        inputs[FOREIGN] = [Path(settings.foreign_weights)]
     folders = (plan.layout.run(*_RUN).attack("{attack}", known) for known in KNOWLEDGES)
     return Job(
         plan,
         "attack/{defence}/seed{seed}/{attack}",
         of={"defence": defence, "seed": seed, "attack": name},
         reads=(training, judge, *before),
-        inputs={**training.inputs, **_attacked(plan, plan.layout.run(defence, seed), name)},
+        inputs=inputs,
         leaves=[file for folder in folders for file in folder.files()],
         settings=plan.study.attack_slice(defence, name),
         device=plan.device,
@@ -125,21 +132,9 @@ def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
             "cemlib.evaluation.job",
             models=plan.study.network(defence).name,
             channels=plan.study.defences[defence].channel.name,
-            attacks=plan.study.attacks[name].kind,
+            attacks=settings.kind,
         ),
     )
-
-
-def _attacked(plan: Plan[Study], run: RunFolder, attack: str) -> dict[str, list[Path]]:
-    """Return the files that an attack on a run reads besides the data, by role."""
-    settings = plan.study.attacks[attack]
-    read = {"model": [*run.files()], "judge": [*plan.layout.judge.files()]}
-    if settings.begins_with:
-        starts = {known: run.attack(settings.begins_with, known) for known in KNOWLEDGES}
-        read |= {f"start_{known}": [at.attacker, at.metrics] for known, at in starts.items()}
-    if settings.foreign_weights:
-        read[FOREIGN] = [Path(settings.foreign_weights)]
-    return read
 
 
 def report_jobs(

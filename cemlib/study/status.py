@@ -1,11 +1,13 @@
 """The status and the content of results, by their records."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cemlib.config.errors import ConfigError, nearest
 from cemlib.records.files import FileError
+from cemlib.records.scores import UNBOUNDED
 from cemlib.records.seal import FILES, RECORD, check_files, read_sealed
 from cemlib.study.job import AnyJob, owners
 
@@ -35,9 +37,9 @@ def failure(root: Path, written: Path | str) -> Iterator[str]:
     """Yield a line if a job of the study in `root` has written the record of a failed result."""
     if not isinstance(written, Path) or written.name != RECORD:
         return
-    status, reason, found = read_status(written)
+    status, reason, _ = read_status(written)
     if status == FAILED:
-        yield f"failed: {_title(written.relative_to(root), found)}: {reason}"
+        yield f"failed: {name_of(root, written)}: {reason}"
 
 
 def failed_results(root: Path, jobs: Sequence[AnyJob]) -> Iterator[str]:
@@ -57,13 +59,6 @@ def failed_results(root: Path, jobs: Sequence[AnyJob]) -> Iterator[str]:
             if not job.needs & failed:
                 yield from failure(root, record)
             failed |= {job.name} if status == FAILED else set()
-
-
-def _title(record: Path, found: dict[str, Any]) -> str:
-    """Return the name of a result: `wild seed0`, or `linear train_data on wild seed0`."""
-    of_attack = f"{found['attack']} {found['knowledge']} on " if "attack" in found else ""
-    run = record.parents[2] if of_attack else record.parent
-    return of_attack + " ".join(run.parts).removeprefix("runs ")
 
 
 def find_folder(
@@ -97,12 +92,12 @@ def find_folder(
 def named_folders(owned: Mapping[Path, AnyJob]) -> dict[str, Path]:
     """Return the folders of a study's results by their names; `owned` has files with their jobs."""
     results = ((path, job) for path, job in owned.items() if path.name == RECORD)
-    return {name_of(job, path): path.parent for path, job in results}
+    return {name_of(job.plan.layout.root, path): path.parent for path, job in results}
 
 
-def name_of(job: AnyJob, record: Path) -> str:
-    """Return the name of a result: its place without the folders that hold many."""
-    place = record.parent.relative_to(job.plan.layout.root).as_posix()
+def name_of(root: Path, record: Path) -> str:
+    """Return the name of a result of the study in `root`: its place, without `runs`, `attacks`."""
+    place = record.parent.relative_to(root).as_posix()
     return place.removeprefix("runs/").replace("/attacks/", "/")
 
 
@@ -132,4 +127,5 @@ def numbers(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
         if isinstance(value, Mapping):
             yield from numbers(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", value
+            unbounded = value is None and key in UNBOUNDED and record.get("status") == "ok"
+            yield f"{prefix}{key}", math.inf if unbounded else value

@@ -68,7 +68,9 @@ class Clustering(Fitted):
         rows = self._rows(y, cells.labels)
         weights = self.weights.flatten()[rows] * cells.valid
         squares = (z - self.means[y, nearest]).square()
-        owner = self._owner(cells).to(z)
+        classes = torch.arange(self.num_classes, device=z.device).unsqueeze(1)
+        # Whether a row is a cluster of the class with members, (C, R).
+        owner = ((classes == cells.labels // self.clusters) & (cells.sizes > 0)).to(z)
         if self.settings.form == "batch":
             value, notes = self._batch_form(squares, weights, cells, owner)
         else:
@@ -86,12 +88,6 @@ class Clustering(Fitted):
         rank = (count(y, self.num_classes) > 0).cumsum(0) - 1
         read = y.sort().values[rank.clamp_min(0)]  # the class that the public code reads, (C,)
         return read[cells // self.clusters] * self.clusters + cells % self.clusters
-
-    def _owner(self, cells: Groups) -> Tensor:
-        """Return whether a row is a cluster of the class with members, (C, R)."""
-        classes = torch.arange(self.num_classes, device=cells.labels.device)
-        own = classes.unsqueeze(1) == cells.labels // self.clusters
-        return own & (cells.sizes > 0)
 
     def _blended_form(
         self, squares: Tensor, weights: Tensor, cells: Groups, rows: Tensor

@@ -30,30 +30,24 @@ from cemlib.surrogates.slot import SlotAttention
 
 
 class Fusion(Surrogate):
-    """The branches `gated` and `slot`.
-
-    Args:
-        settings: the fusion's section of the configuration.
-        slot_scale: constant factor s of the slot branch.
-        sizes: as for `Surrogate`.
-    """
+    """The branches `gated` and `slot`; the latter's penalty has no factor of its own."""
 
     start_epoch: ClassVar[int] = GatedAttention.start_epoch
 
-    def __init__(
-        self, settings: config.Fusion, *, slot_scale: float = 0.25, **sizes: Unpack[Sizes]
-    ) -> None:
+    def __init__(self, settings: config.Fusion, **sizes: Unpack[Sizes]) -> None:
         super().__init__(settings, **sizes)
         self.gated = GatedAttention(settings, **sizes)
         shared = settings.model_dump(include=set(config.Slots.model_fields))
-        self.slot = SlotAttention(config.Slot(**shared, scale=slot_scale), **sizes)
+        self.slot = SlotAttention(config.Slot(**shared, scale=1.0), **sizes)
 
 
 class ParallelFusion(Fusion):
     """Both penalties, mixed by learned weights; the module's docstring has the formula."""
 
+    settings: config.Parallel
+
     def __init__(self, settings: config.Parallel, **sizes: Unpack[Sizes]) -> None:
-        super().__init__(settings, slot_scale=settings.slot_scale, **sizes)
+        super().__init__(settings, **sizes)
         self.logits = nn.Parameter(torch.zeros(2))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -62,7 +56,8 @@ class ParallelFusion(Fusion):
         `classes` is that of the gated branch, which has all classes; `active` is mixed like R.
         """
         value, notes = self.gated.penalty(z, y)
-        slot_value, slot_notes = self.slot.penalty(z, y)
+        unscaled, slot_notes = self.slot.penalty(z, y)
+        slot_value = self.settings.slot_scale * unscaled
         shares = self.logits.softmax(0)
         mixed = shares.detach() @ torch.stack([notes["active"], slot_notes["active"]])
         return shares @ torch.stack([value, slot_value]), {

@@ -209,7 +209,9 @@ class SlotAttention(Surrogate):
         tokens = self.refine(x, found, groups)
         mean, v = groups.weighted_moments(tokens, groups.softmax(affinity))
         entropy = torch.special.entr(masses.detach()).sum(-1)
-        weights = slot_weights(masses, self.settings.sharpening)
+        used = masses > 0  # in unused rows the derivative of a power below 1 is infinite
+        powers = torch.where(used, masses, 1.0).pow(self.settings.sharpening) * used
+        weights = powers / powers.sum(-1, keepdim=True).clamp_min(torch.finfo(powers.dtype).tiny)
         return (weights, mean, v), groups, {"slot_entropy": groups.mean(entropy)}
 
     def _noise(self, rows: int, like: Tensor) -> Tensor:
@@ -218,10 +220,3 @@ class SlotAttention(Surrogate):
             self._generator = torch.Generator(like.device).manual_seed(self._seed)
         shape = rows, self.settings.slots, self.dim
         return torch.randn(shape, generator=self._generator, dtype=like.dtype, device=like.device)
-
-
-def slot_weights(masses: Tensor, power: float) -> Tensor:
-    """Return weights proportional to (m_k / M)^p, of sum 1 over the slots: (R, S) to (R, S)."""
-    used = masses > 0  # in unused rows the derivative of a power below 1 is infinite
-    powers = torch.where(used, masses, 1.0).pow(power) * used
-    return powers / powers.sum(-1, keepdim=True).clamp_min(torch.finfo(powers.dtype).tiny)

@@ -31,24 +31,18 @@ def task_metric(deployed: Deployed, images: Tensor, noise: Generator) -> Tensor:
     model is left in eval mode, and the gradients of its weights are not changed.
     """
     features = deployed.features(images)
-
-    def answer(z: Tensor) -> Tensor:
-        logits: Tensor = deployed.model.head(deployed.channel(z, noise))
-        return logits
-
-    parts = (squared_jacobian(answer, part) for part in torch.split(features, BATCH))
+    parts = (squared_jacobian(deployed, part, noise) for part in torch.split(features, BATCH))
     return reduce(torch.add, parts) / len(features)
 
 
-def squared_jacobian(answer: Callable[[Tensor], Tensor], features: Tensor) -> Tensor:
+def squared_jacobian(deployed: Deployed, features: Tensor, noise: Generator) -> Tensor:
     """Return the sum over the samples of J^T J (D, D), J centred over the classes, in float64.
 
     In eval mode the logits of a sample depend on its features alone. One backward pass for each of
-    the C logits, summed over the batch, therefore gives all rows of every J. `answer` maps features
-    (B, ...) of D elements per sample to logits (B, C).
+    the C logits, summed over the batch, therefore gives all rows of every J.
     """
     z = features.detach().requires_grad_()
-    logits = answer(z)
+    logits: Tensor = deployed.model.head(deployed.channel(z, noise))
     classes = logits.shape[1]
     dim = z[0].numel()
     total = torch.zeros(dim, dim, dtype=torch.float64, device=z.device)

@@ -37,14 +37,7 @@ LAST_PHASE_LR = 4.1e-4  # below this learning rate the surrogate has its full we
 
 @dataclass(frozen=True)
 class Defended:
-    """A split model behind its channel, with its training-time defences.
-
-    Attributes:
-        deployed: The split model and its release channel.
-        surrogate: The surrogate of conditional entropy, or None.
-        penalty: The training penalty, or None.
-        pruning: Settings of the client's pruning, or None.
-    """
+    """A split model behind its channel, with its training-time defences."""
 
     deployed: Deployed
     surrogate: Surrogate | None = None
@@ -68,12 +61,6 @@ class Rates:
 
 class Step:
     """Trains on the next batch of an epoch, or on all batches.
-
-    Args:
-        defended: The model and its defences.
-        batches: The training images; their device is used.
-        settings: Schedule, precision, momentum and weight decay.
-        seed: Seed of the run, from which every random stream is derived.
 
     Attributes:
         optimiser: SGD over the model and the surrogate; a penalty has its own optimiser.

@@ -43,12 +43,6 @@ Network = Callable[[], SplitModel]
 class Trainer:
     """Trains the client's encoder and the server's head together.
 
-    Args:
-        settings: Schedule, augmentation and selection.
-        defended: The split model and its defence.
-        data: Prepared images.
-        seed: Seed of the run, from which every random stream is derived.
-
     Attributes:
         history: One row for every finished epoch.
         selection: The epoch to deploy.

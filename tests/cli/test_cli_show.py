@@ -43,6 +43,10 @@ def test_judge_and_attacks_have_names_too(name: str, finished: Finished) -> None
     assert folder.endswith(f"/{name.replace('seed0/', 'seed0/attacks/')}")
 
 
+def test_a_bound_without_noise_is_infinite_not_missing(finished: Finished) -> None:
+    assert re.search(r"^  leakage_nats +inf$", finished.says("show", "judge")[0], re.MULTILINE)
+
+
 def test_only_what_differs_is_shown_and_can_be_pasted(finished: Finished) -> None:
     text, _ = finished.says("show", "strong/seed0")
     settings = text.partition("differ from the defaults\n")[2].partition("\n\n")[0]

@@ -106,8 +106,12 @@ FAULTY: dict[str, tuple[str, list[str]]] = {
     "no number": ("threads: !!int x\n", ["not a YAML file"]),
     "infinite": ("model: {cut: .inf}\n", ["model.cut", "inf"]),
     "no number at all": ("train: {lr: .nan}\n", ["train.lr", "nan"]),
-    "a key that is no text": ("no: 1\n", ["false: unknown key"]),
-    "a key that is a date": ("2020-01-01: 1\n", ["not a YAML file"]),
+    "a key that is no text": ("no: 1\n", ["line 5", "'no' is not text", "quotes"]),
+    "a family called off": (
+        "sweeps: {off: {over: {lambda: [1]}}}\n",
+        ["line 5", "'off' is not text"],
+    ),
+    "a key that is a date": ("2020-01-01: 1\n", ["line 5", "'2020-01-01' is not text"]),
     "a date in a sweep": (
         "sweeps: {a: {surrogate: logdet, over: {lambda: [2020-01-01]}}}\n",
         ["sweeps.a.over.lambda", "2020-01-01"],

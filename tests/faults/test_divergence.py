@@ -48,7 +48,7 @@ def test_a_diverged_training_and_what_follows_it(
     lines = capsys.readouterr().out.splitlines()
     assert code == 3
     assert lines == [
-        f"failed: wild seed1: {run['reason']}",
+        f"failed: wild/seed1: {run['reason']}",
         str(root / "runs/wild/seed1/metrics.json"),
     ]
 
@@ -61,7 +61,7 @@ def test_a_diverged_attack(attacked: Path, capsys: pytest.CaptureFixture[str]) -
     lines = capsys.readouterr().out.splitlines()
     told = [line for line in lines if line.startswith("failed: ")]
     assert [line.partition(": epoch 1")[0] for line in told] == [
-        f"failed: decoder {knowledge} on noise seed0" for knowledge in KNOWLEDGES
+        f"failed: noise/seed0/decoder-{knowledge}" for knowledge in KNOWLEDGES
     ]
     assert len(lines) == 6
     assert main([*one, "--attack", "linear", *config]) == 0
@@ -88,9 +88,9 @@ def test_the_failures_of_a_study_are_listed(attacked: Path) -> None:
     plan = Plan(load(Path(configure(attacked, STUDY)[1])))
     told = [line.partition(": epoch ")[0] for line in failed_results(plan.layout.root, jobs(plan))]
     assert told == [
-        f"failed: {name} seed{seed}"
-        for seed in (0, 1)
-        for name in ("wild", *(f"decoder {known} on noise" for known in KNOWLEDGES))
+        f"failed: {name}"
+        for k in (0, 1)
+        for name in (f"wild/seed{k}", *(f"noise/seed{k}/decoder-{known}" for known in KNOWLEDGES))
     ]
 
 

@@ -108,7 +108,7 @@ def test_a_whole_study_runs_once_and_leaves_records_tables_and_figures(whole, ca
     told = capsys.readouterr().out
     assert "metrics.json" not in told
     assert told.startswith("0 jobs run, ")
-    assert "\nfailed: wild seed0: " in told
+    assert "\nfailed: wild/seed0: " in told
 
 
 def test_a_diverged_training_is_a_failed_result_and_shown_as_one(whole):
@@ -170,7 +170,7 @@ def test_its_runs_are_listed_with_the_attacks_on_them(whole, capsys):
 def test_gans_that_diverge_at_once_fail_what_mixes_and_nothing_else(tmp_path, capsys):
     config = written(tmp_path, gan={"lr": 1e30})
     assert [run(config, "--only", only) for only in ("prepare", "gans", "train")] == [0, 3, 3]
-    assert "failed: both seed0: the clients' GANs failed: epoch 1" in capsys.readouterr().out
+    assert "failed: both/seed0: the clients' GANs failed: epoch 1" in capsys.readouterr().out
     layout = Plan(load(config)).layout
     ended = [read_json(layout.run(name, 0).metrics)["status"] for name in tiny()["variants"]]
     assert ended == ["ok", "failed", "ok"]

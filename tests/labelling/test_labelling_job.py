@@ -185,10 +185,13 @@ def test_a_training_that_diverges_is_a_failed_result(
     kinds = {"prepare": exits.OK, "repeat": exits.DIVERGED, "cost": exits.OK, "report": exits.OK}
     for kind, code in kinds.items():
         assert main(["run", "--config", str(plan.layout.config), "--only", kind]) == code
-    assert "failed: images20 seed0: step 2: loss is nan; a lower" in capsys.readouterr().out
+    assert "failed: images20/seed0: step 2: loss is nan; a lower" in capsys.readouterr().out
     record = read_sealed(plan.layout.repeat(20, 0).metrics)
     assert (record["status"], record["iel_top1"]) == ("failed", None)
     row = table(plan, "accuracy").iloc[0]
     assert (row["n_repeats"], row["n_failed"]) == (1, 1)
     assert math.isnan(row["iel_top1_mean"])
-    assert "failed" in (plan.layout.tables / "accuracy.md").read_text()
+    row = table(plan, "epsilon").iloc[0]
+    assert (row["n_repeats"], row["n_failed"]) == (1, 1)
+    for name in ("accuracy", "epsilon"):
+        assert "failed" in (plan.layout.tables / f"{name}.md").read_text()

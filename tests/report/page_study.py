@@ -64,7 +64,7 @@ def build(
 ) -> Path:
     """Write the page of a study."""
     return write_page(
-        Results(*study.frames(), DEFENCES, reference="noise", sweeps=sweeps),
+        Results(*study.frames(), DEFENCES, reference="noise", sweeps=sweeps or Sweeps()),
         [*study.runs, *study.attacks],
         out,
         data=study.root / "data/data.json",

@@ -16,7 +16,7 @@ from cemlib.report.worst_case import worst_case
 
 
 def grid(study: Study, knowledge: str = "train_data") -> Figure:
-    return reconstructions(*study.frames(), DEFENCES, None, None, knowledge)
+    return reconstructions(*study.frames(), DEFENCES, None, Sweeps(), knowledge)
 
 
 def rows(figure: Figure) -> list[np.ndarray]:

@@ -9,6 +9,7 @@ from synthetic_study import Study, change
 from cemlib.report.bars import overview
 from cemlib.report.build import Results, write_tables
 from cemlib.report.claims import warnings
+from cemlib.report.frontier import Sweeps
 from cemlib.report.grid import reconstructions
 from cemlib.report.tables import at_chance, summary_table
 
@@ -33,7 +34,7 @@ def test_chance_and_the_mean_image_are_told_everywhere(tmp_path: Path) -> None:
     for path in (written["summary.md"], written["claims.md"], page):
         for sentence in (CHANCE, BLIND):
             assert sentence in path.read_text(encoding="utf-8"), path
-    grid = reconstructions(*study.frames(), DEFENCES, None, None, "train_data")
+    grid = reconstructions(*study.frames(), DEFENCES, None, Sweeps(), "train_data")
     labels = [panel.get_ylabel() for panel in grid.axes]
     assert [label.split("\n")[0] for label in labels if "(chance)" in label] == ["noise"]
     panel, *_ = overview(*study.frames(), DEFENCES).axes

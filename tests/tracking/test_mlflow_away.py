@@ -19,6 +19,7 @@ from cemlib.records.files import FileError
 from cemlib.records.lock import locked
 from cemlib.tracking import TrackingError
 from cemlib.tracking import store as store_module
+from cemlib.tracking.store import without_password
 
 # Holds a lock until its standard input ends, and says when it has it.
 WRITER = """
@@ -146,6 +147,11 @@ def test_an_address_of_no_store_or_server(study: Study, uri: str, message: str) 
     with pytest.raises(TrackingError, match=message) as caught:
         study.track()
     assert "secret" not in str(caught.value)
+
+
+def test_a_file_name_is_no_password() -> None:
+    assert without_password("sqlite:///me@host.db") == "sqlite:///me@host.db"
+    assert without_password("see https://me:a@b@host/x") == "see https://host/x"
 
 
 def test_mlflow_may_not_be_installed(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

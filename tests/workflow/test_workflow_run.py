@@ -79,8 +79,8 @@ def test_a_diverging_defence_fails_alone(base: Base) -> None:
     assert (attack["status"], attack["mse"]) == ("failed", None)
     assert run["reason"] in attack["reason"]
     log = (checkout.results / "logs/train/wild/seed0.log").read_text()
-    assert f"failed: wild seed0: {run['reason']}" in log
-    assert f"failed: wild seed0: {run['reason']}" in outcome.output.splitlines()[-5:]
+    assert f"failed: wild/seed0: {run['reason']}" in log
+    assert f"failed: wild/seed0: {run['reason']}" in outcome.output.splitlines()[-5:]
 
 
 def test_summary_repeats_the_metrics_of_the_jobs(base: Base) -> None:

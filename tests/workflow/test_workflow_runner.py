@@ -51,7 +51,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     code, out, errors = run(checkout, slots=2)
     assert (code, errors) == (3, "")  # all is done, and `wild` diverged
     assert not before & carried_out(out)
-    assert out.splitlines()[-1].startswith("failed: wild seed0: ")
+    assert out.splitlines()[-1].startswith("failed: wild/seed0: ")
     for module in absent:
         module.unlink()
     return checkout

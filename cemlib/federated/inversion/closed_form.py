@@ -11,7 +11,8 @@ in every output that was not pruned there; the least-squares estimate from all o
 
 Sources: Zhao, Mopuri and Bilen, "iDLG: improved deep leakage from gradients", 2020 (the label of
 one image); Wainakh et al., "User-level label leakage from gradients in federated learning", PoPETs
-2022 (the labels of a batch: the share of one label after another is taken off the lowest output);
+2022 (the labels of a batch: one after another, that of the output with the lowest gradient, to
+which 1/B is then added);
 Phong et al., "Privacy-preserving deep learning via additively homomorphic encryption", IEEE TIFS
 13(5), 2018 (the ratio); Geiping et al., NeurIPS 2020, section 4.1 (the input of any fully connected
 layer). Features are recovered from the gradient of one image; in a batch, the ratio is a mixture.

@@ -89,9 +89,9 @@ def attack(net: FederatedNet, shared: Shared, settings: AnyInversion, seed: int)
 
 
 def search_settings(settings: AnyInversion, variant: Variant) -> AnyInversion:
-    """Return an attack's settings without the adaptations that its search does not need.
+    """Return the settings that decide an attack's search.
 
-    If there is no mask, there is nothing to know about it; mixtures are solved after the search.
+    `unmix` and `linked` are applied to its answer later; without a mask, `known` is `ignored`.
     """
     changes: dict[str, Any] = {"unmix": False, "linked": None}
     if variant.mask is None and getattr(settings, "mask", None) == "known":
