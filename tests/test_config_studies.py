@@ -113,8 +113,8 @@ def variants(name: str) -> dict[str, dict[str, Any]]:
     return {family: dict(one.surrogate) for family, one in first.items() if one.surrogate}
 
 
-@pytest.mark.parametrize("name", ["clustering", "gated", "slot"])
-def test_every_ablation_changes_one_thing_and_no_two_the_same(name: str) -> None:
+@pytest.mark.parametrize(("name", "least"), [("clustering", 8), ("gated", 14), ("slot", 16)])
+def test_every_ablation_changes_one_thing_and_no_two_the_same(name: str, least: int) -> None:
     found = variants(name)
     assert next(iter(found)) == name  # which all others are compared with
     changes = {}
@@ -123,7 +123,7 @@ def test_every_ablation_changes_one_thing_and_no_two_the_same(name: str) -> None
         changed = {k: v for k, v in options.items() if v != usual[k] and k != "lambda_"}
         assert len(changed) == (family != name)
         changes[family.startswith("raw_"), str(changed)] = family
-    assert len(changes) == len(found) > 7
+    assert len(changes) == len(found) >= least
 
 
 @pytest.mark.parametrize("name", ["gated", "slot"])

@@ -172,8 +172,8 @@ class LabellingStudy(AnyStudy):
 
     def cost_slice(self) -> dict[str, Any]:
         """Return what the timing depends on."""
-        shared = {"participants": self.participants, "threads": self.threads}
-        return self.cost.plain() | shared | {"mask_bits": self.encryption.mask_bits}
+        shared = {"participants": self.participants, "mask_bits": self.encryption.mask_bits}
+        return self.cost.plain() | shared
 
     def report_slice(self) -> dict[str, Any]:
         """Return what tables and figures depend on besides the results."""

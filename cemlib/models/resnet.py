@@ -46,9 +46,9 @@ class BasicBlock(nn.Module):
 def resnet20(shape: Shape) -> SplitModel:
     """Build a ResNet-20 for images whose side is a multiple of 4.
 
-    `cut` counts the stem (1) and the blocks (2 to 9; the tenth stays on the server). At cuts 1 to 4
-    the features have the side of the images, at 5 to 7 half of it, and at 8 and 9 a quarter: 64x64
-    images give features of 8x32x32 at cut 5 and of 8x16x16 at cut 8.
+    `cut` counts the stem (1) and the blocks (2 to 9); the last block stays on the server. At cuts 1
+    to 4 the features have the side of the images, at 5 to 7 half of it, and at 8 and 9 a quarter:
+    64x64 images give features of 8x32x32 at cut 5 and of 8x16x16 at cut 8.
 
     With 3 channels and 10 classes the network has 269,722 parameters; a cut at width w adds the
     bottleneck's 72 w + 8 and the server's 73 w (279,010 in all at cut 8).

@@ -165,4 +165,4 @@ def check_database(database: Path) -> None:
 
 def without_password(text: str) -> str:
     """Return a text with user and password removed from every address."""
-    return re.sub(r"(?<=:)//([^/\s:@]*:\S*|[^/\s]*)@", "//", text)
+    return re.sub(r"(?<!/)//([^/\s:@]*:\S*|[^/\s]*)@", "//", text)
