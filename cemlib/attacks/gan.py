@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from cemlib.attacks.budget import budgeted
 from cemlib.attacks.learning import Batch, Numbers, Training
 from cemlib.attacks.task import Outcome, Task
+from cemlib.models.decoder import make_trainable
 from cemlib.numerics.divergence import DivergedError
 from cemlib.numerics.optim import Adam, Rate
 from cemlib.numerics.seeds import derive
@@ -88,10 +89,8 @@ class _Gan(Training):
     def __init__(self, task: Task) -> None:
         assert task.start is not None  # its section always names one
         device = task.own.features.device
-        model = copy.deepcopy(task.start).requires_grad_(True)
-        for layer in model.modules():
-            if isinstance(layer, nn.ConvTranspose2d):  # as in the decoder itself
-                layer.bias.requires_grad_(False)  # type: ignore[union-attr]
+        model = copy.deepcopy(task.start)
+        make_trainable(model)
         model = model.to(device).to(memory_format=torch.channels_last)
         super().__init__(task, model, Adam(model.parameters(), betas=BETAS))
         batches, least = self.options["epochs"] * self.steps, self.options["critic_steps"]

@@ -122,9 +122,8 @@ def resolved(files: list[Path], changes: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: as `read_extended` and `changed`; if a change is of `extends`.
     """
-    whole = merged(
-        reduce(merged, map(read_extended, files)), {}
-    )  # an empty mapping if there is no file
+    # The second merge makes it a mapping even if the only file is empty.
+    whole = merged(reduce(merged, map(read_extended, files)), {})
     found: dict[str, Any] = changed(whole, changes, "--config")
     if EXTENDS in found:
         raise ConfigError(f"{EXTENDS}: belongs in a file; give `--config` the values themselves")

@@ -82,11 +82,10 @@ class ResidualNetwork(nn.Module):
             body += [ResBlock(width, width), *([nn.ReLU(inplace=True)] if self.rectified else [])]
         for _ in range(doublings):
             doubling = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)
-            # The normalisation removes this bias, and its gradient is slow to compute on a CPU.
-            doubling.bias.requires_grad_(False)  # type: ignore[union-attr]
             body += [doubling, nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
         self.layers = nn.Sequential(*body)
         self.last = ResBlock(width + hints, answers or image_shape[0])
+        make_trainable(self)
 
     def forward(self, features: Tensor, hint: Tensor | None = None) -> Tensor:
         """Map (B, in_channels, h, w), and a hint (B, hints, H, W), to (B, answers, H, W)."""
@@ -100,6 +99,17 @@ class ResidualNetwork(nn.Module):
             maps = torch.cat([maps, hint.to(maps.dtype, memory_format=torch.channels_last)], 1)
         found: Tensor = self.last(maps)
         return found
+
+
+def make_trainable(module: nn.Module) -> None:
+    """Let all parameters be trained but the biases of transposed convolutions.
+
+    The normalisation after them removes these, and their gradient is slow to compute on a CPU.
+    """
+    module.requires_grad_(True)
+    for layer in module.modules():
+        if isinstance(layer, nn.ConvTranspose2d):
+            layer.bias.requires_grad_(False)  # type: ignore[union-attr]
 
 
 class Decoder(ResidualNetwork):

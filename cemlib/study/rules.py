@@ -99,14 +99,19 @@ def age_lost_results(jobs: Sequence[AnyJob]) -> None:
     """
     known, owned = Known(), owners(jobs).items()
     lost = {path for path, job in owned if path.is_file() and is_lost(job, path, known)}
-    restore_times(jobs, lost)
+    _set_times(jobs, lost)
 
 
-def restore_times(jobs: Sequence[AnyJob], lost: Set[Path] = frozenset()) -> None:
+def restore_times(jobs: Sequence[AnyJob]) -> None:
     """Give results back the times that `age_lost_results` changed, which a dry run does, too.
 
-    Those that are lost get old times. `cemlib run`, `publish` and `track` compare times.
+    `cemlib run`, `publish` and `track` compare times.
     """
+    _set_times(jobs, frozenset())
+
+
+def _set_times(jobs: Sequence[AnyJob], lost: Set[Path]) -> None:
+    """Give old times to results with lost records and to what shows them, others their own."""
     for record, job in owners(jobs).items():
         _age(beside(job, record), LONG_AGO, record in lost)
     for job in jobs:
