@@ -36,7 +36,7 @@ def surrogates(scale: Scale) -> Iterator[Row]:
         if surrogate.refit:
             surrogate.fit(*features(FITTED_ON, z.shape[1], scale.device, seed=2))
         reference = _loop(surrogate, z, y) if label == "clustering" else None
-        count: int = getattr(surrogate, "refresh", 1)  # steps until everything was done once
+        count: int = getattr(surrogate.settings, "refresh", 1)  # steps until all was done once
         ours = _steps(surrogate, z, y, count)
         ours()
         surrogate.reseed(0)  # as in a later epoch: young moments are factorised more often

@@ -74,10 +74,10 @@ class Training:
 
         It falls on a cosine over the epochs to the option `final_lr`, or is constant without it.
         """
-        first = self.options["lr"]
-        last = self.options.get("final_lr", first)
-        epoch = (count - 1) // self.steps + 1
-        return cosine(epoch, self.options["epochs"], first, last)
+        first, epochs = self.options["lr"], self.options["epochs"]
+        last: float = self.options.get("final_lr", first)
+        done = (count - 1) // self.steps / max(1, epochs - 1)
+        return last + one_cycle(done, first - last, warm_up=0.0)
 
     def kind(self, count: int) -> Hashable:  # noqa: ARG002 - here all steps are of one kind
         """Return the kind of step number `count` (from 1); all of one kind run the same kernels."""
@@ -216,9 +216,3 @@ def learn(task: Task, begin: Callable[[Task], Training]) -> Outcome:
     training = begin(strengthened(task, lambda trial: begin(trial).train()))
     training.train()
     return training.outcome()
-
-
-def cosine(epoch: int, epochs: int, first: float, last: float) -> float:
-    """Return the learning rate of a 1-based epoch, on half a cosine from `first` to `last`."""
-    done = (epoch - 1) / max(1, epochs - 1)
-    return last + one_cycle(done, first - last, warm_up=0.0)

@@ -119,7 +119,7 @@ def show(options: argparse.Namespace) -> Iterator[str]:
     head = [str(folder), f"status: {record['status']}{reason}", *(f"stale: {s}" for s in stale)]
     sections = _sections(record, options.all) | {
         "files": "\n".join(f"  {line}" for line in faults) or "  all as written",
-        "attacks": _attack_table(sorted(folder.glob(f"attacks/*/{RECORD}")), owned, options.stale),
+        "attacks": _attack_table(folder, owned, options.stale),
     }
     told = (f"{title}\n{text}" for title, text in sections.items() if text)
     yield "\n\n".join(["\n".join(head), *told])
@@ -152,12 +152,11 @@ def _yaml(settings: Mapping[str, Any]) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-def _attack_table(
-    records: list[Path], owned: "Mapping[Path, AnyJob | None]", shows_stale: bool
-) -> str:
+def _attack_table(folder: Path, owned: "Mapping[Path, AnyJob | None]", shows_stale: bool) -> str:
     from cemlib.study.finished import Known, status_of
     from cemlib.study.status import STALE
 
+    records = sorted(p for p in owned if p.parent.parent == folder / "attacks" and p.is_file())
     if not records:
         return ""
     scores = (*ATTACK_SCORES, IDENTIFICATION)

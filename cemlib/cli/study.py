@@ -110,6 +110,7 @@ def track(options: argparse.Namespace) -> Iterator[str]:
 
     Results made with other settings, data or code than the study's are left out, with a line each.
     """
+    from cemlib.config.study import JUDGE
     from cemlib.study.finished import is_written, mismatches
     from cemlib.study.job import owners
     from cemlib.study.plan import chosen
@@ -117,8 +118,8 @@ def track(options: argparse.Namespace) -> Iterator[str]:
     from cemlib.study.systems import read_study
 
     plan, jobs = read_study(options.config, options.set)
-    defences = dict.fromkeys(str(job.of["defence"]) for job in jobs if "defence" in job.of)
-    chosen("defence", defences, options.defence)
+    runs = (job.of for job in jobs if "defence" in job.of and job.kind != JUDGE)
+    chosen("defence", dict.fromkeys(str(of["defence"]) for of in runs), options.defence)
     wanted = [job for job in jobs if options.defence in (None, job.of.get("defence"))]
     left_out = [*mismatches(owners(wanted))]
     yield from (f"not uploaded: {line}" for line in left_out)
@@ -140,17 +141,21 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
     seeds.
 
     Raises:
-        ConfigError: if seeds are added to a study of another system than split inference.
+        ConfigError: if seeds are added to a study of another system than split inference, or if
+            both options are given.
         FileError: if a result is missing, was made with other settings, data or code, or with code
             that was not committed; if tables or figures are older than results; or if a seed that
             is added is published already.
     """
+    from cemlib.config import ConfigError
     from cemlib.report.publish import compare_published, publish
     from cemlib.study.finished import is_written, mismatches, refuse
     from cemlib.study.job import owners, records_below, report_files
     from cemlib.study.rules import restore_times
     from cemlib.study.systems import read_study
 
+    if options.compare and options.add:
+        raise ConfigError("--compare and --add: give only one of them")
     plan, jobs = read_study(options.config, options.set)
     refuse(mismatches(owners(jobs)))
     restore_times(jobs)

@@ -184,7 +184,10 @@ class RandomFeatures(Querying):
 
 
 class MeanImage(AttackConfig):
-    """The mean of the attacker's images, which ignores the release: an upper limit on the error."""
+    """The mean of the attacker's images, which ignores the release: an upper limit on the error.
+
+    Keep its name in a study: figures and warnings find it by the name.
+    """
 
     kind: Literal["mean_image"] = "mean_image"
     closed_form: ClassVar[bool] = True

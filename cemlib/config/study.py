@@ -52,7 +52,7 @@ class ModelConfig(Section):
     )
     normalise: bool = Field(
         True,
-        description="whether the client normalises each colour channel over the training images",
+        description="whether the client normalises each colour channel by its mean and deviation",
     )
 
 
@@ -129,7 +129,11 @@ class Study(AnyStudy):
         min_length=1,
         description="sections by name; `kind` says which attack, and is the name if left out",
     )
-    reference: Name | None = Field(None, description="defence that the others are compared with")
+    reference: Name | None = Field(
+        None,
+        description="defence that the others are compared with; null = `noise` if there is one,"
+        " otherwise the first",
+    )
     sweeps: AnySweeps = Field(
         {},
         description="sections by name; each stands for a defence at every combination of some"

@@ -35,7 +35,9 @@ class Clustering(Hinge):
     name: Literal["clustering"] = "clustering"
     clusters: int = Field(5, ge=1, description="clusters per class")
     refit: int = Field(1, ge=1, description="epochs from one fit of the clusters to the next")
-    gate: Literal["log", "linear"] = Field("log", description="form of the hinge")
+    gate: Literal["log", "linear"] = Field(
+        "log", description="log: hinge on the log of the variance; linear: no log, no ceiling"
+    )
     gamma: float = Field(0.01, gt=0, description="offset inside the logarithms")
     variance: Literal["scalar", "diagonal"] = Field(
         "scalar", description="one variance per cluster, or per cluster and dimension"
@@ -60,7 +62,7 @@ class Clustering(Hinge):
 
 
 class Gmm(SurrogateConfig):
-    """Gaussian mixture per class by EM, the paper's bound on the mutual information."""
+    """Gaussian mixture per class by EM: the bound of Xia et al. on the mutual information."""
 
     name: Literal["gmm"] = "gmm"
     clusters: int = Field(5, ge=1, description="components per class")
@@ -79,7 +81,9 @@ class Attention(Hinge):
     variance: Literal["diagonal", "trace"] = Field(
         "diagonal", description="one variance per dimension, or the squared norm"
     )
-    gate: Literal["log", "linear"] = Field("log", description="form of the hinge")
+    gate: Literal["log", "linear"] = Field(
+        "log", description="log: hinge on the log of the variance; linear: no log, no ceiling"
+    )
     hidden: int | None = Field(None, ge=1, description="attention width; null = from the features")
     surrogate_grad: Literal["descend", "stop", "ascend"] = Field(
         "descend", description="how the attention trains: with, without or against the penalty"
@@ -191,7 +195,7 @@ class TaskAware(Gaussian):
 
     name: Literal["task_aware"] = "task_aware"
     kappa: float = Field(
-        0.3, gt=0, description="sensitivity, where the mean is 1, that takes half of the pull"
+        0.3, gt=0, description="sensitivity, relative to the mean one, at which the pull is halved"
     )
     samples: int = Field(
         512, ge=1, description="training images at which the server's sensitivity is taken"

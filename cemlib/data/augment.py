@@ -55,7 +55,7 @@ class Augment:
         if self.config.crop_padding:
             images = crop(images, self.config.crop_padding, draws.offsets)
         if self.config.flip:
-            images = mirror(images, draws.mirrored)
+            images = torch.where(draws.mirrored[:, None, None, None], images.flip(3), images)
         images = unit(images)
         return rotate(images, draws.degrees) if self.config.rotation else images
 
@@ -69,11 +69,6 @@ def crop(images: Tensor, padding: int, offsets: Tensor) -> Tensor:
     windows = F.pad(images, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
     each = torch.arange(len(images), device=images.device)
     return windows[each, :, offsets[:, 0], offsets[:, 1]]
-
-
-def mirror(images: Tensor, chosen: Tensor) -> Tensor:
-    """Mirror the ``chosen`` (bool (N,)) of the images (N, C, H, W) left to right."""
-    return torch.where(chosen[:, None, None, None], images.flip(3), images)
 
 
 def rotate(images: Tensor, degrees: Tensor) -> Tensor:

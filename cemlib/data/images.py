@@ -83,8 +83,9 @@ def _grey_or_rgb(image: Image.Image) -> Image.Image:
         raise ValueError(
             "float and 32-bit pixels have no defined range; save with 8 or 16 bits, unsigned"
         )
-    if image.mode.startswith("I"):
-        return _eight_bits(image)
+    if image.mode.startswith("I"):  # 16-bit grey, of which Pillow would clip all above 255
+        deep = np.asarray(image).astype(np.int64)
+        return Image.fromarray(((deep + 128) // 257).astype(np.uint8))
     mode = "L" if image.mode in ("1", "L", "LA") else "RGB"
     if image.has_transparency_data:
         image = image.convert("RGBA")
@@ -95,9 +96,3 @@ def _grey_or_rgb(image: Image.Image) -> Image.Image:
 def _in_mode(image: Image.Image, mode: str) -> Image.Image:
     """Convert to a mode, without Pillow's copy of an image that has it already."""
     return image if image.mode == mode else image.convert(mode)
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Scale 16-bit grey to 8 bits; Pillow's own conversion would clip everything above 255."""
-    deep = np.asarray(image).astype(np.int64)
-    return Image.fromarray(((deep + 128) // 257).astype(np.uint8))

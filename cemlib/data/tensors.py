@@ -58,10 +58,11 @@ def from_tensors(
         test = _split("test_images", "test_labels", test_images, test_labels)
     elif test_labels is not None:
         raise DataError("test_images: missing, but there are test_labels; give both or neither")
-    if not len(train):
+    if not train.labels.numel():
         raise DataError("labels: there are none; give at least one image with its label")
-    given = [each.labels.max() for each in (train, test) if each is not None and len(each)]
-    names = classes if classes is not None else range(int(max(given)) + 1)
+    given = [each.labels for each in (train, test) if each is not None]
+    highest = max(int(labels.max()) for labels in given if labels.numel())
+    names = classes if classes is not None else range(highest + 1)
     named = tuple(str(name) for name in names)
     return divided(Raw(train, test, named), config, every_class)
 

@@ -11,7 +11,7 @@ import torch
 from cemlib.attacks.task import Outcome
 from cemlib.config.study import Study
 from cemlib.data.prepared import Prepared, checksum, load, to_float
-from cemlib.defences.deployed import Deployed, load_deployed
+from cemlib.defences.deployed import load_deployed
 from cemlib.evaluation.pictures import extremes, showcase, write_strip
 from cemlib.evaluation.scene import Scene, first_target, start_failed, targets
 from cemlib.evaluation.scores import NAMES, Attacked, means, per_image, scored, write_per_image
@@ -22,7 +22,6 @@ from cemlib.records.layout import KNOWLEDGES, RunFolder
 from cemlib.records.scores import RECOGNITION
 from cemlib.records.seal import checked, read_sealed, write_sealed
 from cemlib.study.job import DATA, FOREIGN, Job
-from cemlib.study.plan import Plan
 
 
 def run(job: Job[Study]) -> Iterator[Path]:
@@ -71,25 +70,20 @@ def attacked_run(job: Job[Study]) -> RunFolder:
     return job.plan.layout.run(job.of["defence"], job.of["seed"])
 
 
-def load_judge(plan: Plan[Study], device: torch.device) -> Deployed:
-    """Load the undefended classifier that recognises reconstructions.
+def read_scene(job: Job[Study], data: Prepared) -> Scene:
+    """Return the scene of a job's attacks, from the files of the attacked run and of the judge.
 
     Raises:
-        FileError: there is none, or its training diverged.
+        FileError: if there is no judge, or if its training diverged.
     """
-    metrics = read_sealed(plan.layout.judge.metrics, ("status", "reason"))
+    of, device, place = job.of, job.processor(), job.plan.layout.judge
+    metrics = read_sealed(place.metrics, ("status", "reason"))
     if metrics["status"] != "ok":
         raise FileError(
-            f"{plan.layout.judge.metrics}: the undefended judge diverged ({metrics['reason']});"
+            f"{place.metrics}: the undefended judge diverged ({metrics['reason']});"
             " without it no reconstruction can be recognised: change the settings of train"
         )
-    return load_deployed(plan.layout.judge, device)
-
-
-def read_scene(job: Job[Study], data: Prepared) -> Scene:
-    """Return the scene of a job's attacks, from the files of the attacked run and of the judge."""
-    of, device = job.of, job.processor()
-    victim, judge = load_deployed(attacked_run(job), device), load_judge(job.plan, device)
+    victim, judge = load_deployed(attacked_run(job), device), load_deployed(place, device)
     return Scene(job.plan.study, of["defence"], of["seed"], data, victim, judge)
 
 

@@ -45,12 +45,13 @@ def run(job: FederatedJob) -> Iterator[Path]:
             " lower it, or raise data.test_limit"
         )
     run_record = read_sealed(run_of(job).metrics, ("status", "reason", FILES))
+    attacks = {part.of["attack"]: inversion.attacks[part.of["attack"]] for part in job.parts}
     if run_record["reason"] is None:
         findings = run_attacks(
             _network(job, data),
             scene_of(job, data),
             variant_of(job),
-            inversion.attacks,
+            attacks,
             seed=job.of["seed"],
             batch=inversion.behind,
             steps=inversion.local_steps,
@@ -58,7 +59,7 @@ def run(job: FederatedJob) -> Iterator[Path]:
         )
     else:
         nothing = _nothing(job, data, f"the training failed: {run_record['reason']}")
-        findings = dict.fromkeys(inversion.attacks, nothing)
+        findings = dict.fromkeys(attacks, nothing)
     for part in job.parts:
         facts = {
             "model_sha256": run_record[FILES]["model.safetensors"],

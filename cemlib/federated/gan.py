@@ -27,7 +27,7 @@ Extractor = tuple[Tensor, dict[str, str]]
 
 
 class Generator(nn.Module):
-    """Maps noise e (B, latent) and labels y (B,) to images in [0, 1] with sides divisible by 4."""
+    """Network from noise (B, latent) and labels (B,) to images in [0, 1]; 4 divides their sides."""
 
     def __init__(self, image_shape: Shape, num_classes: int, latent: int, width: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Maps features F(x) (B, C', H, W) and labels y (B,) to logits (B,), positive if x is real."""
+    """Network from features F(x) (B, C', H, W) and labels (B,) to logits (B,), positive if real."""
 
     def __init__(self, feature_shape: Shape, num_classes: int, width: int) -> None:
         super().__init__()

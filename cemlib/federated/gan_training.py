@@ -150,15 +150,10 @@ class ClientGans:
 
 @dataclass(frozen=True)
 class Pseudo:
-    """The generators of all clients, which make pseudo images.
+    """The generators of all clients, which make pseudo images."""
 
-    Attributes:
-        net: A generator, for its architecture.
-        weights: The weights of all clients' generators by name, stacked (clients, ...).
-    """
-
-    net: Generator
-    weights: Weights
+    net: Generator  # one of them, for its architecture
+    weights: Weights  # of all clients' generators by name, stacked (clients, ...)
 
     def images(self, e: Tensor, y: Tensor) -> Tensor:
         """Return G(e|y) of each client (clients, B, C, H, W), for e (clients, B, latent)."""

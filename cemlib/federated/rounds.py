@@ -69,11 +69,7 @@ class Federation:
         self.weights = {n: t.to(device) for n, t in unpack("weights", tensors).items()}
 
     def answers(self, members: Sequence[int], number: int) -> tuple[Weights, Tensor]:
-        """Train one or more clients in a round, from the server's weights.
-
-        Returns:
-            The change of each one's weights (members, ...), and the losses (members, steps).
-        """
+        """Train one or more clients in a round; return what `train_at_once` does, in this order."""
         step, work = step_of(self.net, self.variant), self.work(members, number)
         return train_at_once(step, self.weights, work, self.study.train.lr)
 

@@ -52,10 +52,7 @@ def network_of(study: Federated, data: Prepared, seed: int) -> FederatedNet:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "federated/weights"))
         return build(
-            study.model.name,
-            num_classes=len(data.classes),
-            image_shape=data.image_shape,
-            activation=study.model.activation,
+            **study.model.plain(), num_classes=len(data.classes), image_shape=data.image_shape
         )
 
 

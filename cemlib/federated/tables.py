@@ -24,22 +24,15 @@ GAN_KEYS = ("seed", "epoch", "d_loss", "d_real", "d_fake", "g_loss", "variance",
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a study.
+    """The results of a study."""
 
-    Attributes:
-        runs: One row for each training.
-        rounds: One row for each round of each training, with `defence` and `seed`.
-        attacks: One row for each variant and attack, `worst_case` among them, with the means over
-            images and seeds and their intervals (`cemlib.federated.inversion.scoring.summary`).
-        gans: One row for each epoch of the clients' GANs, with `seed`.
-        pseudo: One row for each seed's GANs: `wall_seconds`, `source`.
-    """
-
-    runs: pd.DataFrame
-    rounds: pd.DataFrame
+    runs: pd.DataFrame  # one row for each training
+    rounds: pd.DataFrame  # one row for each round of each training, with `defence` and `seed`
+    # One row for each variant and attack, `worst_case` among them, with the means over images and
+    # seeds and their intervals (`cemlib.federated.inversion.scoring.summary`).
     attacks: pd.DataFrame
-    gans: pd.DataFrame
-    pseudo: pd.DataFrame
+    gans: pd.DataFrame  # one row for each epoch of the clients' GANs, with `seed`
+    pseudo: pd.DataFrame  # one row for each seed's GANs: `wall_seconds`, `source`
 
 
 def collect(plan: Plan[Federated]) -> Results:

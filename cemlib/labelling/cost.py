@@ -35,12 +35,9 @@ def run(job: Job[LabellingStudy]) -> list[Path]:
     Raises:
         ConfigError: if the counters of the votes do not fit into a ciphertext.
     """
-    start, study = time.perf_counter(), job.plan.study
-    images, mask_bits = study.cost.images, study.encryption.mask_bits
+    start = time.perf_counter()
     try:
-        rounds = measured(
-            study.cost.key_bits, study.participants, images=images, mask_bits=mask_bits
-        )
+        rounds = measured(**job.settings)
     except LabellingError as error:
         raise ConfigError(f"encryption and cost do not fit together: {error}") from error
     record = {

@@ -37,14 +37,10 @@ ADVICE = {  # participants enter the images in their ledgers before they send th
 
 
 class DroppedOutError(LabellingError):
-    """Parties have dropped out of a phase of a round, such as `votes`.
-
-    Attributes:
-        gone: the indices of the parties that dropped out, `REQUESTER` for the requester.
-    """
+    """Parties have dropped out of a phase of a round, such as `votes`."""
 
     def __init__(self, gone: Iterable[int], phase: str) -> None:
-        self.gone = tuple(sorted(gone))
+        self.gone = tuple(sorted(gone))  # indices, `REQUESTER` for the requester
         names = ", ".join(map(party_name, self.gone))
         void = ASK_AGAIN if self.gone == (REQUESTER,) else VOID  # the requester has no share
         super().__init__(f"{phase}: nothing from {names}; {ADVICE.get(phase, void)}")

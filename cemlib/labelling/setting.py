@@ -18,29 +18,18 @@ WIDEST = 62  # largest width of a counter in bits
 
 @dataclass(frozen=True)
 class Setting:
-    """The public parameters of a round.
+    """The public parameters of a round."""
 
-    Attributes:
-        participants: their number N, at least 2.
-        classes: their number k, the length of a vote.
-        noise_std: standard deviation sigma of the total noise on a tally; each participant adds
-            N(0, sigma^2 / N). 0 gives exact tallies and no differential privacy.
-        key_bits: length of Paillier's modulus n, 256 to 3072.
-        mask_bits: the b of masks, which are uniform in [0, 2^b) votes, in steps of 2^-12.
-        packing: counters in one plaintext: `none` for one, `images` for as many as fit, across
-            queries.
-        blinding: how ciphertexts are blinded, see `cemlib.labelling.paillier`.
-        insecure_for_testing: whether keys below 2,048 bits are allowed.
-    """
-
-    participants: int
-    classes: int
+    participants: int  # their number N, at least 2
+    classes: int  # their number k, the length of a vote
+    # Standard deviation sigma of the total noise on a tally; each participant adds
+    # N(0, sigma^2 / N). 0 gives exact tallies and no differential privacy.
     noise_std: float
-    key_bits: int = 2048
-    mask_bits: int = 40
-    packing: Packing = "images"
-    blinding: Blinding = "short"
-    insecure_for_testing: bool = False
+    key_bits: int = 2048  # length of Paillier's modulus n, 256 to 3072
+    mask_bits: int = 40  # the b of masks, which are uniform in [0, 2^b) votes, in steps of 2^-12
+    packing: Packing = "images"  # `none`: one counter in a plaintext; `images`: as many as fit
+    blinding: Blinding = "short"  # how ciphertexts are blinded, see `cemlib.labelling.paillier`
+    insecure_for_testing: bool = False  # whether keys below 2,048 bits are allowed
 
     def __post_init__(self) -> None:
         if not MINIMUM_BITS <= self.key_bits <= MAXIMUM_BITS or self.key_bits % 2:

@@ -18,7 +18,6 @@ stands for the old value: these are traced as h = h + 1.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from difflib import get_close_matches
 
 import torch
@@ -94,10 +93,11 @@ def _cuts(module: nn.Module, inside: nn.Module, prefix: str) -> Iterator[str]:
 
 
 def _halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
-    with _without_new_attributes(module):
-        with modes_kept(module):  # tracing sets them
-            pairs = {mode: divided(trace(module, cut, mode), cut) for mode in (True, False)}
-        encoder, head = (Part(module, {m: pairs[m][i] for m in pairs}) for i in (0, 1))
+    traced = nn.Module.__new__(type(module))  # a shallow copy, which tracing may change
+    vars(traced).update(vars(module) | {"_buffers": dict(module.named_buffers(recurse=False))})
+    with modes_kept(traced):  # tracing sets them
+        pairs = {mode: divided(trace(traced, cut, mode), cut) for mode in (True, False)}
+    encoder, head = (Part(traced, {m: pairs[m][i] for m in pairs}) for i in (0, 1))
     _check_apart(module, encoder, head)
     return encoder, head
 
@@ -118,17 +118,6 @@ def _check_apart(module: nn.Module, encoder: Part, head: Part) -> None:
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
     return dict(module.named_parameters()) | dict(module.named_buffers())
-
-
-@contextmanager
-def _without_new_attributes(module: nn.Module) -> Iterator[None]:
-    """Remove the constants that tracing adds to a network."""
-    attributes = set(vars(module))
-    try:
-        yield
-    finally:
-        for name in set(vars(module)) - attributes:
-            delattr(module, name)
 
 
 def _share(source: nn.Module, part: Part, target: str) -> None:

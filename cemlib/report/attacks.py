@@ -41,7 +41,7 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     if not learned:
         return empty_figure("no attack of this study learns in epochs")
     attack = _DECODER if _DECODER in learned else learned[0]
-    figure, panels = new_figure(5.0, len(knowledges), 2, share_x=True)
+    figure, panels = new_figure(4.8, len(knowledges), 2, legend_of=style, share_x=True)
     for place, panel in enumerate(panels):
         row, column = divmod(place, len(knowledges))
         chosen = (history["attack"] == attack) & (history["knowledge"] == knowledges[column])

@@ -96,8 +96,8 @@ FIGURES = (
         "Each defence minus the reference on the same seeds, with uncorrected 95 % intervals over"
         " the seeds. Left, the worst-case MSE, which is tested: a filled mark is a difference that"
         " is shown after Holm's correction over all defences and both kinds of knowledge, an open"
-        " one is not, whatever its interval, or a classifier is at chance. Right, the accuracy,"
-        " which is not tested. † marks a"
+        " one is a difference that is not shown, whatever its interval, or that rests on a"
+        " classifier at chance. Right, the accuracy, which is not tested. † marks a"
         " defence without a verdict: the attack quoted for it or the reference had not converged.",
     ),
     Drawing(

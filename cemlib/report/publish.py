@@ -117,11 +117,8 @@ def _joined(place: Path, now: Mapping[str, Any]) -> dict[str, Any]:
 
 def _versions(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Return the versions of each library."""
-    names: dict[str, list[str]] = {}
-    for versions in found:
-        for name, version in versions.items():
-            names.setdefault(name, []).append(version)
-    return {name: _distinct(versions) for name, versions in names.items()}
+    table = pd.DataFrame(list(found))
+    return {str(name): _distinct(texts.dropna()) for name, texts in table.items()}
 
 
 def _distinct(texts: Iterable[str]) -> str:

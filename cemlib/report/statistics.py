@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit  # importing scipy.stats takes as long as a table
 
 Array = NDArray[np.float64]
-Ends = tuple[float, float]
 
 LEVEL = 0.95  # coverage of every interval
 _ROUNDING = 1e-6  # relative: scores are float32, and equal shares of images differ by that much
@@ -127,7 +126,7 @@ def student_quantile(freedom: float, probability: float = 0.5 + LEVEL / 2) -> fl
     return float(stdtrit(freedom, probability))
 
 
-def two_level_interval(differences: Array) -> Ends:
+def two_level_interval(differences: Array) -> tuple[float, float]:
     """Return the interval of the mean of differences (S seeds, N images), for others of both.
 
     Its variance is, in closed form, that of a bootstrap which draws, with replacement, N images and

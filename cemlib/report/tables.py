@@ -35,7 +35,7 @@ _TABLE_COLUMNS = (
     *("train_seconds", "attack_seconds", "train_peak_memory_mb", "attack_peak_memory_mb"),
     *(*CODE, "folder"),
 )
-AT_CHANCE = 0.1  # margin, relative to the share or to the rest, whichever is smaller
+_MARGIN = 0.1  # margin, relative to the share or to the rest, whichever is smaller
 _COSTS = {
     "wall_seconds_run": "train_seconds",
     "wall_seconds": "attack_seconds",
@@ -111,7 +111,7 @@ def at_chance(runs: pd.DataFrame) -> "pd.Series[bool]":
     right on most images, its error is at least 0.9 times that of the constant answer.
     """
     chance = runs["chance_top1"]
-    return runs["top1"] - chance <= AT_CHANCE * np.minimum(chance, 1 - chance)
+    return runs["top1"] - chance <= _MARGIN * np.minimum(chance, 1 - chance)
 
 
 def runs_table(

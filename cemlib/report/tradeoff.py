@@ -94,15 +94,13 @@ def _title(rows: pd.DataFrame, knowledge: str) -> str:
 def _points(
     panel: Axes, style: Mapping[str, Look], runs: pd.DataFrame, rows: pd.DataFrame, score: str
 ) -> None:
-    drawn = 0
+    late = {*rows.loc[unconverged(rows, score), "defence"]}
     for name, look in style.items():
         x = mean_interval((100 * runs.loc[runs["defence"] == name, "top1"]).tolist())
         y = mean_interval(rows.loc[rows["defence"] == name, score].tolist())
         if math.isfinite(x.mean) and math.isfinite(y.mean):
-            late = unconverged(rows[rows["defence"] == name], score).any()
-            _draw_point(panel, look, x, y, hollow=bool(late))
-            drawn += 1
-    if not drawn:
+            _draw_point(panel, look, x, y, hollow=name in late)
+    if not panel.containers:
         explain_empty(panel, "no defence has a finished result")
     panel.margins(0.1)
     panel.locator_params(axis="x", nbins=5)

@@ -47,9 +47,9 @@ def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
     Returns:
         Rows with the same columns, ``attack`` set to `worst_case_name`, ``queries`` as given, and
         ``strongest``, the name of the attack (empty where it is not known). ``converged`` is that
-        attack's, and `RECOGNISER` that of the attack with the highest ``recon_top1``. If the attack
-        has no learning curve, its flag is False where a learned one had not converged: a longer one
-        may beat it.
+        attack's, and `RECOGNISER` that of the attack with the highest ``recon_top1``. If that
+        attack has no learning curve, its flag is False as soon as a learned attack on the run had
+        not converged, since a longer training of that one may beat it.
     """
     allowed = attacks[attacks["queries"] <= queries]
     expected = allowed.groupby("knowledge")["attack"].agg(set).to_dict()

@@ -1,13 +1,13 @@
 """Extrapolate the time and memory that a study will take from a few real steps of its jobs.
 
-Each kind of job is built from the study's data and settings in a process of its own. A training
-takes a few steps of its first epoch and of its last, in which the surrogate acts, and all that
-follows the steps of an epoch; the slower of the two epochs stands for all. A learned attack runs
-for a few epochs on a share of its images, and its time is assumed to be proportional to both. A
-denoiser that an attack trains counts as one more learned attack. Encoding, scoring and attacks in
-closed form run in full; one that starts from a decoder is measured without undoing a sparse coding.
-Attacks are measured on the first defence of each network before its training, since a trained
-network takes as long.
+Each kind of job is built from the study's data and settings in a process of its own. A training is
+measured by a few steps of its first epoch and of its last, in which the surrogate acts, and by all
+that follows the steps of an epoch; the slower of the two epochs stands for all. A learned attack
+runs for a few epochs on a share of its images, and its time is assumed to be proportional to both.
+A denoiser that an attack trains counts as one more learned attack. Encoding, scoring and attacks in
+closed form run in full. An attack that starts from a decoder is measured without undoing a sparse
+coding. Attacks are measured on the first defence of each network before its training, since a
+trained network takes as long.
 """
 
 import math

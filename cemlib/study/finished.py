@@ -163,7 +163,8 @@ def _differences(job: AnyJob | None, path: Path, record: dict[str, Any]) -> Iter
     if made["settings"] != now["settings"]:
         yield f"made with {_changes(job, made['settings'] or {}, now['settings'])}"
     if made["fingerprint"] != now["fingerprint"]:
-        yield f"made by other code{_commit(record)}"
+        commit = record.get("provenance", {}).get("commit")
+        yield "made by other code" + (f", of commit {commit[:12]}" if commit else "")
     for role, files in job.inputs.items():
         checksum = record.get(f"{role}_sha256")
         if checksum and _recorded(files[0]) not in (None, checksum):
@@ -196,11 +197,6 @@ def _key(job: AnyJob, key: str) -> str:
     if job.kind == "prepare":
         return f"data.{key}"
     return f"{section}s.{job.of[section]}.{rest}" if dot and section in job.of else key
-
-
-def _commit(record: dict[str, Any]) -> str:
-    commit = record.get("provenance", {}).get("commit")
-    return f", of commit {commit[:12]}" if commit else ""
 
 
 def _recorded(file: Path) -> str | None:

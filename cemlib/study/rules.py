@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cemlib.study.finished import Known, beside, is_lost
-from cemlib.study.job import CONFIG, WILDCARD, AnyJob, AnyPlan, owners, records_below, report_files
+from cemlib.study.job import CONFIG, WILDCARD, AnyJob, AnyPlan, owners, report_files
 
 LONG_AGO, YEAR = 2**30 * 10**9, 2**25 * 10**9  # nanoseconds: 34 years and one year
 
@@ -82,36 +82,27 @@ class Planned:
         """Return tables, figures and pages."""
         return report_files(self.jobs)
 
-    @property
-    def results(self) -> list[Path]:
-        """Return the records of runs and of the attacks on them."""
-        return records_below(self.plan.layout.root / "runs", self.jobs)
-
 
 def age_lost_results(jobs: Sequence[AnyJob]) -> None:
     """Make results that do not belong to their study look old, and what shows them even older.
 
     Snakemake compares times, and settings only with those of the jobs that it ran itself. So it
     would take results that `cemlib run` made with other settings for the study's. The old times
-    make it run their jobs again. Where it ran a job itself before, and recorded checksums of its
-    inputs, they make it run the tables again, which refuse such results. Results that belong to the
-    study again get their times back.
+    make it run their jobs again. If Snakemake itself ran a job before, and recorded checksums of
+    its inputs, it runs only the tables again, and these refuse such results. Results that belong to
+    the study again get their times back.
     """
     known, owned = Known(), owners(jobs).items()
     lost = {path for path, job in owned if path.is_file() and is_lost(job, path, known)}
-    _set_times(jobs, lost)
+    restore_times(jobs, lost)
 
 
-def restore_times(jobs: Sequence[AnyJob]) -> None:
+def restore_times(jobs: Sequence[AnyJob], lost: Set[Path] = frozenset()) -> None:
     """Give results back the times that `age_lost_results` changed, which a dry run does, too.
 
-    `cemlib run`, `publish` and `track` compare times.
+    `cemlib run`, `publish` and `track` compare times. Results with records in `lost`, and what
+    shows them, get old times instead.
     """
-    _set_times(jobs, frozenset())
-
-
-def _set_times(jobs: Sequence[AnyJob], lost: Set[Path]) -> None:
-    """Give old times to results with lost records and to what shows them, others their own."""
     for record, job in owners(jobs).items():
         _age(beside(job, record), LONG_AGO, record in lost)
     for job in jobs:

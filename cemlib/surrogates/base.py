@@ -39,7 +39,8 @@ class Surrogate(nn.Module):
     """Number of epochs from one `fit` to the next, or 0 for a surrogate that is not fitted."""
 
     metric: ClassVar[str | None] = None
-    """Key in `cemlib.training.metrics.METRICS` of what `learn` gets in active epochs, or None."""
+    """Key in `cemlib.training.metrics.METRICS` of what `learn` gets before each epoch in which the
+    penalty acts; None for a surrogate that needs nothing."""
 
     metric_samples: int = 0
     """Number of training images from which that metric is computed."""

@@ -1,7 +1,6 @@
 """Describe experiments and reports in Markdown, which a reader sees first in MLflow."""
 
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 
 LONGEST = 8000  # characters of a description, which MLflow keeps as a tag
 # The description of an experiment. Its link opens the charts of runs that match a filter; a version
@@ -22,14 +21,12 @@ defence and seed; the attacks on it are nested below (the + beside its name).
 def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
     """Describe the report: the worst case in tables, then what explains them, as far as it fits."""
     text = f"Tables and figures of the study `{experiment}`; all of them are under *Artifacts*."
-    texts = {
-        PurePosixPath(name).name: content.decode()
-        for name, content in files.items()
-        if name.endswith(".md")
-    }
-    head, *tables = texts.get("summary.md", "").split("\n## ")
+    summary, claims, tradeoff = (
+        files.get(f"tables/{name}.md", b"").decode() for name in ("summary", "claims", "tradeoff")
+    )
+    head, *tables = summary.split("\n## ")
     worst = [f"#### {table}" for table in tables if table.startswith("Worst case")]
-    for part in (*worst, head, texts.get("claims.md", ""), texts.get("tradeoff.md", "")):
+    for part in (*worst, head, claims, tradeoff):
         if part and len(text) + len(part) + 2 <= LONGEST:
             text += f"\n\n{part.strip()}"
     return text

@@ -189,4 +189,4 @@ def check_type(name: str, model: nn.Module) -> None:
     types = {each.dtype for each in model.parameters() if each.is_floating_point()}
     if other := types - {torch.float32}:
         found = " and ".join(sorted(str(each).removeprefix("torch.") for each in other))
-        raise ValueError(f"{name}: weights are {found}, but images float32; give {name}.float()")
+        raise ValueError(f"{name}: weights are {found} and images float32; give {name}.float()")

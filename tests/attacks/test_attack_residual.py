@@ -9,7 +9,7 @@ from easy_tasks import OPTIONS, easy_task, first_decoder, same, share_off
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cemlib.attacks.learning import cosine
+from cemlib.attacks.learning import Regression
 from cemlib.attacks.mean_image import mean_image
 from cemlib.attacks.residual import residual
 from cemlib.attacks.task import Task
@@ -21,15 +21,18 @@ def residual_task(place: Path, **given: Any) -> tuple[Task, Tensor]:
     return easy_task(place, Residual, **(OPTIONS | given))
 
 
-def test_the_cosine_is_torchs() -> None:
+def test_the_cosine_is_torchs(tmp_path: Path) -> None:
+    training = Regression(residual_task(tmp_path, epochs=50, lr=1e-3)[0])
     parameter = nn.Parameter(torch.zeros(1))
     optimiser = torch.optim.Adam([parameter], lr=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=49, eta_min=1e-5)
     for epoch in range(1, 51):
-        assert cosine(epoch, 50, 1e-3, 1e-5) == pytest.approx(schedule.get_last_lr()[0], rel=1e-6)
+        for step in (1, training.steps):
+            rate = training.rate((epoch - 1) * training.steps + step)
+            assert rate == pytest.approx(schedule.get_last_lr()[0], rel=1e-6)
         optimiser.step()
         schedule.step()
-    assert cosine(1, 1, 1e-3, 1e-5) == 1e-3
+    assert Regression(residual_task(tmp_path, epochs=1, lr=1e-3)[0]).rate(1) == 1e-3
 
 
 def test_an_easy_victim_is_inverted(tmp_path: Path) -> None:

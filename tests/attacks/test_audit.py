@@ -309,9 +309,9 @@ def test_too_few_images_are_an_error_before_the_first_attack(
         ({"model": network(Pair())}, "cut: the client returns a tuple, not a tensor; cut"),
         (
             {"model": network().double()},
-            "model: weights are float64, but images float32; give model",
+            "model: weights are float64 and images float32; give model",
         ),
-        ({"judge": network().bfloat16()}, "judge: weights are bfloat16, .*; give judge.float"),
+        ({"judge": network().bfloat16()}, "judge: weights are bfloat16 .*; give judge.float"),
         ({"noise_std": -1.0}, "noise_std: Input should be greater than or equal to 0"),
         ({"attacks": {"linaer": {}}}, "did you mean 'linear'"),
         (

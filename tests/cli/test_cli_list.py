@@ -49,9 +49,7 @@ def test_a_name_and_its_meaning_stand_on_one_line(capsys: pytest.CaptureFixture[
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (gmm,) = [line for line in lines if line.startswith("  gmm ")]
-    assert gmm.endswith(
-        "Gaussian mixture per class by EM, the paper's bound on the mutual information."
-    )
+    assert gmm.endswith("by EM: the bound of Xia et al. on the mutual information.")
     assert "cemlib/surrogates/gmm.py" in gmm
 
 

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from ports import free_port
 from short_study import configure
 from tiny_federation import tiny
 
@@ -30,12 +30,6 @@ pytest.importorskip("flwr", reason="in a lock of its own: requirements-flower.lo
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "workflow/flower"
 TIMEOUT = 540.0
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def program(name: str) -> str:

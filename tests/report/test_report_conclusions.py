@@ -43,8 +43,8 @@ def test_pages_say_what_the_published_files_say(page: str) -> None:
 @pytest.mark.parametrize(
     ("page", "study", "said", "family", "reference"),
     [
-        ("README.md", STRONG, "is N to N times as large", BOTH, LARGER),
-        ("README.md", CIFAR100, "with both is N to N % larger", BOTH, LARGER),
+        ("README.md", STRONG, "is N to N % larger than with `clustering_strong`", BOTH, LARGER),
+        ("README.md", CIFAR100, "and N to N % larger on CIFAR-100", BOTH, LARGER),
         ("README.md", CIFAR100, "`image_aware` alone is N to N % larger", "image_aware", LARGER),
         ("README.md", "lambda_rule_noise", "`gated` makes the error N to N %", "constant", "noise"),
         ("docs/findings.md", STRONG, f"known. {WEIGHTS}", LARGER, "noise"),

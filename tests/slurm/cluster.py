@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 import psutil
+from ports import free_port
 
 ETC = Path("/etc/slurm")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
@@ -180,10 +181,3 @@ def node_states() -> set[str]:
     command = ["sinfo", "--noheader", "--Node", "--format=%T"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return set(done.stdout.split())
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from mlflow_server import running
-from toy_study import Store, Study, free_port
+from ports import free_port
+from toy_study import Store, Study
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from mlflow_server import running
-from toy_study import Store, Study, curve, free_port
+from ports import free_port
+from toy_study import Store, Study, curve
 
 from cemlib.records.files import write_jsonl
 from cemlib.tracking import TrackingError

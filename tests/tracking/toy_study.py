@@ -1,6 +1,5 @@
 """The synthetic study as MLflow gets it, and a reader of what a store holds."""
 
-import socket
 import sqlite3
 import time
 from collections.abc import Callable
@@ -132,9 +131,3 @@ def until(condition: Callable[[], Any]) -> None:
             return
         time.sleep(0.005)
     pytest.fail("waited in vain")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

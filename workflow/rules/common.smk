@@ -23,6 +23,7 @@ from cemlib.study.rules import JobRule, Planned, age_lost_results
 from cemlib.study.schedule import duration
 from cemlib.study.split import tables_of_one
 from cemlib.study.status import failed_results
+from cemlib.study.job import records_below
 from cemlib.study.plan import Plan
 from cemlib.study.systems import jobs_of, read_study
 
@@ -77,22 +78,17 @@ def published():
         name = place.parent.name
         try:
             plan, jobs = read_study(*published_study(place.parent))
+            found = images(plan)
+            if found.level != OK:
+                raise ConfigError(found.found)
+            same = [each for each in STUDIES if each.plan.layout == plan.layout]
+            if same and same[0].plan != plan:
+                raise ConfigError("another study has its results")
         except (ConfigError, FileError) as error:
             print(f"not published again: {name}: {error}", file=sys.stderr)
             continue
-        found = images(plan)
-        same = [each for each in STUDIES if each.plan.layout == plan.layout]
-        if found.level != OK:
-            print(f"not published again: {name}: {found.found}", file=sys.stderr)
-        elif same and same[0].plan != plan:
-            print(
-                f"not published again: {name}: another study has its results",
-                file=sys.stderr,
-            )
-        elif same:
-            yield same[0]
-        else:
-            yield Planned(name, f"published_{name}_", plan, jobs, plan.layout.config)
+        new = Planned(name, f"published_{name}_", plan, jobs, plan.layout.config)
+        yield same[0] if same else new
 
 
 def told(study):

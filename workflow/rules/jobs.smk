@@ -37,7 +37,7 @@ for EACH in EVERY:
         name:
             f"{EACH.prefix}track"
         input:
-            metrics=EACH.results,
+            metrics=records_below(EACH.plan.layout.root / "runs", EACH.jobs),
             report=EACH.written,
         output:
             touch(EACH.plan.layout.tracked()),

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from cemlib.federated.inversion.combined import combined, mean_image
 from cemlib.federated.inversion.cosine import cosine
 from cemlib.federated.inversion.dlg import dlg, idlg
-from cemlib.federated.inversion.search import Reconstruction
+from cemlib.federated.inversion.search import Answer
 
-ATTACKS: dict[str, Callable[..., Reconstruction]] = {
+ATTACKS: dict[str, Callable[..., Answer]] = {
     "dlg": dlg,
     "idlg": idlg,
     "cosine": cosine,

@@ -25,8 +25,7 @@ from torch import Tensor
 from cemlib.config.federated_attacks import Combined, PriorImage
 from cemlib.federated.inversion import closed_form, search
 from cemlib.federated.inversion.gradients import Shared, cosine_distance
-from cemlib.federated.inversion.lbfgs import Objective
-from cemlib.federated.inversion.search import Reconstruction
+from cemlib.federated.inversion.lbfgs import Minimum, Objective, minimise
 from cemlib.federated.network import BIAS, FederatedNet
 
 _SPREAD = 0.1  # standard deviation of the random starts around the class's mean image
@@ -34,13 +33,13 @@ _SPREAD = 0.1  # standard deviation of the random starts around the class's mean
 
 def combined(
     net: FederatedNet, shared: Shared, settings: Combined, seeds: Sequence[int]
-) -> Reconstruction:
+) -> search.Answer:
     """Search by L-BFGS from random points around the mean images of the classes."""
     labels = search.labels_of(net, shared)
     means = shared.prior[labels]
     start = means + _SPREAD * search.normal_starts(seeds, means.shape[1:], means)
     loss = loss_of(net, shared, labels, settings)
-    return search.minimised(loss, start, labels, settings.iterations)
+    return labels, minimise(loss, start, settings.iterations)
 
 
 def mean_image(
@@ -48,11 +47,11 @@ def mean_image(
     shared: Shared,
     settings: PriorImage,  # noqa: ARG001 - it has no options
     seeds: Sequence[int],  # noqa: ARG001 - it draws nothing
-) -> Reconstruction:
+) -> search.Answer:
     """Return the attacker's mean image of each inferred label."""
     labels = closed_form.inferred_labels(shared)
     none = shared.gradients[BIAS].sum(1) * 0  # NaN where there is no gradient
-    return Reconstruction(shared.prior[labels], labels, none, none[:, None])
+    return labels, Minimum(shared.prior[labels], none, none[:, None])
 
 
 def loss_of(net: FederatedNet, shared: Shared, labels: Tensor, settings: Combined) -> Objective:

@@ -25,7 +25,6 @@ from cemlib.config.federated_attacks import Cosine
 from cemlib.federated.inversion import search
 from cemlib.federated.inversion.gradients import Shared, absolute_variation, cosine_distance
 from cemlib.federated.inversion.lbfgs import Minimum, Objective, chosen
-from cemlib.federated.inversion.search import Reconstruction
 from cemlib.federated.network import FederatedNet
 from cemlib.numerics.optim import Adam
 
@@ -34,15 +33,14 @@ _DROPS = (3 / 8, 5 / 8, 7 / 8)  # shares of the iterations after which the rate 
 
 def cosine(
     net: FederatedNet, shared: Shared, settings: Cosine, seeds: Sequence[int]
-) -> Reconstruction:
+) -> search.Answer:
     """Search for the images of each problem."""
     labels = search.labels_of(net, shared)
     objective = cosine_objective(net, shared, labels, settings)
     start = search.normal_starts(seeds, (shared.batch, *shared.prior.shape[1:]), shared.prior)
     if settings.prior_weight > 0:
         start = shared.prior[labels]
-    found = signed_descent(objective, start, settings.iterations, settings.lr)
-    return Reconstruction(found.points, labels, found.values, found.curve)
+    return labels, signed_descent(objective, start, settings.iterations, settings.lr)
 
 
 def cosine_objective(

@@ -17,11 +17,10 @@ from cemlib.config.federated_attacks import Dlg, Idlg
 from cemlib.federated.inversion import search
 from cemlib.federated.inversion.gradients import Shared, squared_distance
 from cemlib.federated.inversion.lbfgs import minimise
-from cemlib.federated.inversion.search import Reconstruction
 from cemlib.federated.network import FederatedNet
 
 
-def dlg(net: FederatedNet, shared: Shared, settings: Dlg, seeds: Sequence[int]) -> Reconstruction:
+def dlg(net: FederatedNet, shared: Shared, settings: Dlg, seeds: Sequence[int]) -> search.Answer:
     """Search for image and soft label together; the label is the soft label's largest entry."""
     misfit = search.gradient_misfit(net, shared, settings.mask, squared_distance)
     classes, pixels = net.classifier.out_features, shared.batch * shared.prior[0].numel()
@@ -33,15 +32,13 @@ def dlg(net: FederatedNet, shared: Shared, settings: Dlg, seeds: Sequence[int]) 
     start = search.normal_starts(seeds, (pixels + shared.batch * classes,), shared.prior)
     found = minimise(lambda points: misfit(*unpack(points)), start, settings.iterations)
     images, targets = unpack(found.points)
-    return Reconstruction(images.clamp(0, 1), targets.argmax(-1), found.values, found.curve)
+    return targets.argmax(-1), found._replace(points=images)
 
 
-def idlg(net: FederatedNet, shared: Shared, settings: Idlg, seeds: Sequence[int]) -> Reconstruction:
+def idlg(net: FederatedNet, shared: Shared, settings: Idlg, seeds: Sequence[int]) -> search.Answer:
     """Search for the images, with the labels read off the last layer's gradient."""
     misfit = search.gradient_misfit(net, shared, settings.mask, squared_distance)
     labels = search.labels_of(net, shared)
     targets = search.targets_of(net, shared, labels)
     start = search.normal_starts(seeds, (shared.batch, *shared.prior.shape[1:]), shared.prior)
-    return search.minimised(
-        lambda images: misfit(images, targets), start, labels, settings.iterations
-    )
+    return labels, minimise(lambda images: misfit(images, targets), start, settings.iterations)

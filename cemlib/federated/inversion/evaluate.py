@@ -21,17 +21,11 @@ from cemlib.records.progress import progress
 
 
 class Finding(NamedTuple):
-    """The results of one attack.
+    """The results of one attack."""
 
-    Attributes:
-        rows: One for each image; see `cemlib.federated.inversion.scoring.scored`.
-        pictures: (N, C, H, W), in the order of the scene's images; NaN where the attack failed.
-        curve: (P, T), the attack's own loss during the search for each gradient.
-    """
-
-    rows: list[Row]
-    pictures: Tensor
-    curve: Tensor
+    rows: list[Row]  # one for each image; see `cemlib.federated.inversion.scoring.scored`
+    pictures: Tensor  # (N, C, H, W), in the order of the scene's images; NaN where it failed
+    curve: Tensor  # (P, T), the attack's own loss during the search for each gradient
 
 
 def run_attacks(
@@ -85,7 +79,8 @@ def attack(net: FederatedNet, shared: Shared, settings: AnyInversion, seed: int)
     draws = generator(seed, f"inversion_{settings.kind}")
     base = int(torch.randint(2**62, (), generator=draws))
     seeds = [derive(base, "start 0", problem) for problem in range(len(shared))]
-    return ATTACKS[settings.kind](net, shared, settings, seeds)
+    labels, found = ATTACKS[settings.kind](net, shared, settings, seeds)
+    return Reconstruction(found.points.clamp(0, 1), labels, found.values, found.curve)
 
 
 def search_settings(settings: AnyInversion, variant: Variant) -> AnyInversion:

@@ -22,25 +22,17 @@ _TINY = 1e-37  # about the smallest squared norm that float32 holds
 
 @dataclass(frozen=True)
 class Shared:
-    """Gradients as the server sees them, and what else an attacker may know.
+    """Gradients as the server sees them, and what else an attacker may know."""
 
-    Attributes:
-        gradients: Gradients by parameter name, each (P, *shape of the parameter).
-        prior: The attacker's mean image of each class, (classes, C, H, W).
-        batch: Number B of images behind each gradient.
-        mask: Zeros and ones (P, outputs, l) by which the gradient of the last layer's weight was
-            multiplied; None if it was not. Only an attack with `mask: known` may read it.
-        steps: Number of local steps behind each gradient, which is the mean of theirs; each step is
-            on B / steps images.
-        lr: Learning rate of those steps.
-    """
-
-    gradients: Gradients
-    prior: Tensor
-    batch: int = 1
+    gradients: Gradients  # by parameter name, each (P, *shape of the parameter)
+    prior: Tensor  # the attacker's mean image of each class, (classes, C, H, W)
+    batch: int = 1  # number B of images behind each gradient
+    # Zeros and ones (P, outputs, l) by which the gradient of the last layer's weight was
+    # multiplied; None if it was not. Only an attack with `mask: known` may read it.
     mask: Tensor | None = None
+    # Number of local steps, on B / steps images each; a gradient is the mean of theirs.
     steps: int = 1
-    lr: float = 0.0
+    lr: float = 0.0  # learning rate of those steps
 
     def __len__(self) -> int:
         return len(self.gradients[BIAS])

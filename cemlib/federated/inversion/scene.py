@@ -19,40 +19,25 @@ from cemlib.numerics.seeds import generator
 
 @dataclass(frozen=True)
 class Repeats:
-    """Mixtures that an attacker links: of one class and client, in several rounds.
+    """Mixtures that an attacker links: of one class and client, in several rounds."""
 
-    Attributes:
-        mixtures: (N, M, R, C, H, W), the mixtures in R rounds of M images: an attacked image comes
-            first, followed by others of its class and client.
-        share: Mean share of the true image in a mixture.
-        spread: (classes,), variance over the images of a class that are not attacked, averaged over
-            the pixels.
-    """
-
+    # (N, M, R, C, H, W), the mixtures in R rounds of M images: an attacked image comes first,
+    # followed by others of its class and client.
     mixtures: Tensor
-    share: float
-    spread: Tensor
+    share: float  # mean share of the true image in a mixture
+    spread: Tensor  # (classes,), variance over images not attacked, averaged over the pixels
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The attacked images, and what the attacker has besides their gradients.
+    """The attacked images, and what the attacker has besides their gradients."""
 
-    Attributes:
-        images: (N, C, H, W) in [0, 1], the true images.
-        labels: (N,), their labels.
-        trained: (N, C, H, W), what the client trains on: mixtures, or the images themselves.
-        ratio: (N,), the share of the true image in each of them.
-        prior: (classes, C, H, W), the mean of each class over images that are not attacked.
-        repeats: The mixtures that an attacker can link; None if no attack links any.
-    """
-
-    images: Tensor
-    labels: Tensor
-    trained: Tensor
-    ratio: Tensor
-    prior: Tensor
-    repeats: Repeats | None = None
+    images: Tensor  # (N, C, H, W) in [0, 1], the true images
+    labels: Tensor  # (N,), their labels
+    trained: Tensor  # (N, C, H, W), what the client trains on: mixtures, or the images themselves
+    ratio: Tensor  # (N,), the share of the true image in each of them
+    prior: Tensor  # (classes, C, H, W), the mean of each class over images that are not attacked
+    repeats: Repeats | None = None  # what an attacker can link; None if no attack links any
 
 
 def shared_gradients(

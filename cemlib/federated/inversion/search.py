@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from cemlib.federated.inversion.closed_form import inferred_labels, trusted_entries
 from cemlib.federated.inversion.gradients import Gradients, Shared, gradient_function, kept
-from cemlib.federated.inversion.lbfgs import Objective, chosen, minimise
+from cemlib.federated.inversion.lbfgs import Minimum, Objective, chosen
 from cemlib.federated.network import BIAS, FederatedNet
 
 _ORDERS = 128  # orders of labels whose gradients are computed at once
@@ -24,12 +24,8 @@ class Reconstruction(NamedTuple):
     curve: Tensor  # (P, T), the loss during the search
 
 
-def minimised(
-    objective: Objective, start: Tensor, labels: Tensor, iterations: int
-) -> Reconstruction:
-    """Search for images of these labels by L-BFGS, from images `start` (P, B, C, H, W)."""
-    found = minimise(objective, start, iterations)
-    return Reconstruction(found.points.clamp(0, 1), labels, found.values, found.curve)
+Answer = tuple[Tensor, Minimum]
+"""The labels (P, B) that an attack infers, and where its search for the images ended."""
 
 
 def normal_starts(seeds: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
@@ -63,8 +59,8 @@ def labels_of(net: FederatedNet, shared: Shared) -> Tensor:
     """Return the inferred labels (P, B), those of several local steps in the order of the steps.
 
     A step changes the network's answers to the images of later ones. So the order shows in the
-    gradient of the last layer's bias, nearly whatever the images: labels of different steps are
-    swapped, the best pair first, as long as this brings the gradient at the mean images of the
+    gradient of the last layer's bias, almost regardless of the images: labels of different steps
+    are swapped, the best pair first, as long as this brings the gradient at the mean images of the
     classes nearer to the shared one. With a few single images and no mask the order is nearly
     always found; a mask, which the simulated steps lack, and more images make it less certain.
     """
