@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def machine(scale: Scale) -> dict[str, Any]:
-    """Describe machine, code and scale, with the FLOP/s of large matrix products."""
+    """Return facts about machine, code and scale, with the FLOP/s of large matrix products."""
     return {
         "device": device_name(scale.device),
         "processor": torch.cpu.get_capabilities().get("cpu_name", platform.machine()),
@@ -90,7 +90,7 @@ def _cell(row: Row, name: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with three digits, or without decimals if it is larger."""
+    """Return a number with three digits, or with all digits of its integer part."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

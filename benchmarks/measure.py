@@ -46,17 +46,9 @@ def compare(
     images: int | None = None,
     count: int = 1,
 ) -> Row:
-    """Time one of our calls beside its reference.
+    """Time one of our calls, of `count` units of work such as steps, beside its reference.
 
-    Args:
-        name: name of the row.
-        ours: the call.
-        scale: threads, rounds and device.
-        reference: the call to compare with; None if there is none.
-        operations: floating-point operations of one unit of work; None leaves out the floor.
-        precision: precision of the matrix products.
-        images: images of one unit of work; None leaves out images per second.
-        count: units of work in a call, such as the steps of an epoch.
+    `operations` (floating-point, for the floor) and `images` are those of one unit.
     """
     found = measured([ours] if reference is None else [ours, reference], scale)
     floor = None if operations is None else operations / rate(scale, precision)
@@ -72,7 +64,7 @@ def row(
     images: int | None = None,
     count: float = 1,
 ) -> Row:
-    """Return the figures of a unit of work: times in ms, and None for what is unknown."""
+    """Return the figures of a unit of work, with times in ms, and None for what is unknown."""
     found: Row = {"name": name, **_spread("ours", ours, count)}
     found |= _spread("reference", reference, count)
     own, other = found["ours_ms"], found["reference_ms"]
@@ -86,7 +78,7 @@ def row(
 
 
 def flops(call: Call) -> float:
-    """Count the floating-point operations of a call's convolutions and matrix products."""
+    """Return the floating-point operations of a call's convolutions and matrix products."""
     with FlopCounterMode(display=False) as counter:
         call()
     return float(counter.get_total_flops())

@@ -76,10 +76,7 @@ def metrics(scale: Scale) -> Iterator[Row]:
 
 
 def reading(scale: Scale) -> Iterator[Row]:
-    """Time the reading of PNG files beside torchvision's ImageFolder.
-
-    Ours also splits the images, takes their statistics and looks for duplicates.
-    """
+    """Time `prepare` on PNG files beside torchvision's ImageFolder, which only reads them."""
     with TemporaryDirectory() as root:
         made = images(scale.images, scale)
         pixels = made.images.permute(0, 2, 3, 1).numpy()
@@ -98,10 +95,7 @@ def reading(scale: Scale) -> Iterator[Row]:
 
 
 def start(scale: Scale) -> Iterator[Row]:
-    """Time processes beside one that imports torch alone, the last a training of two steps.
-
-    Snakemake is left out where it is not installed.
-    """
+    """Time processes, the last a training of two steps, beside one that imports torch alone."""
     with TemporaryDirectory() as root:
         there = {name: call for name, call in COMMANDS.items() if find_spec(call[0])}
         commands = there | {"cemlib train, two steps": _training_job(scale, root)}
@@ -112,13 +106,13 @@ def start(scale: Scale) -> Iterator[Row]:
 
 
 def decoder_flops(kind: str, scale: Scale) -> float:
-    """Count the operations of a decoder's forward and backward pass on a batch."""
+    """Return the operations of a decoder's forward and backward pass on a batch."""
     decoder, features = new_decoder(kind, scale), torch.rand(1, *split_model(scale).feature_shape)
     return scale.attack_batch * flops(lambda: decoder(features).sum().backward())
 
 
 def _attack(kind: str, owned: Split, scale: Scale) -> Regression:
-    """Return the attack on an untrained classifier: its cost does not depend on the weights."""
+    """Return the attack on an untrained classifier; the cost does not depend on the weights."""
     model = split_model(scale).to(scale.device).to(memory_format=torch.channels_last)
     victim, there = Deployed(model, GaussianNoise(NOISE_STD)), owned.to(scale.device)
     pairs = Pairs(there.images, victim.features(there.images), there.labels)

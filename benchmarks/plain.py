@@ -2,9 +2,8 @@
 
 Images go one by one through torchvision's transforms in the processes of a DataLoader. Networks are
 contiguous, eager and in float32. The surrogate's hinge is a Python loop over classes and clusters,
-with a backward pass of its own before the task's. Loss and accuracy are read in every step. At the
-end of an epoch the training images pass through the encoder once more, for scikit-learn's K-means
-of every class.
+with a backward pass of its own. Loss and accuracy are read in every step. After an epoch the
+training images pass through the encoder once more, for scikit-learn's K-means of every class.
 """
 
 import math
@@ -84,18 +83,11 @@ def step(
     noise: Tensor,
     optimiser: torch.optim.Optimizer,
 ) -> tuple[float, float]:
-    """Update once: the surrogate's gradient, then the task's, then their sum.
+    """Update once, and return loss and accuracy, read from the device.
 
-    Args:
-        model: the split model, in training mode.
-        found: clusters of the last epoch; None leaves out the surrogate.
-        images: (B, C, H, W) in [0, 1].
-        labels: (B,).
-        noise: noise to add to the features, (B, c, h, w).
-        optimiser: optimiser of the whole model.
-
-    Returns:
-        Loss and accuracy, read from the device.
+    The surrogate's gradient is computed first, then the task's. `images` are (B, C, H, W) in
+    [0, 1], and `noise` (B, c, h, w) is added to the features. Without the clusters `found` of the
+    last epoch, the surrogate is left out.
     """
     encoder, features = list(model.encoder.parameters()), model.encoder(images)
     pulls: tuple[Tensor, ...] = ()
@@ -133,13 +125,7 @@ def fit(z: Tensor, y: Tensor, last: Statistics | None = None) -> Statistics:
 
 
 class PlainLoop:
-    """A training: the network, its optimiser, and the loaders of its images.
-
-    Args:
-        data: training images, and validation images that are scored at an epoch's end.
-        scale: network, batch, loader processes and device.
-        clustered: whether the surrogate is on.
-    """
+    """A training, with the surrogate if `clustered`: network, optimiser and loaders of images."""
 
     def __init__(self, data: Prepared, scale: Scale, *, clustered: bool) -> None:
         self.model, self.device = split_model(scale).to(scale.device), scale.device
@@ -152,7 +138,7 @@ class PlainLoop:
 
     @AS_BY_DEFAULT
     def epoch(self) -> None:
-        """Take the steps, score the validation images, and fit the clusters of the next epoch."""
+        """Take the steps, score the validation images, and fit the clusters for the next epoch."""
         self.pass_over()
         self.model.eval()
         with torch.no_grad():

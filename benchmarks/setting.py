@@ -24,9 +24,7 @@ class Scale:
     """Sizes of everything that is measured.
 
     Attributes:
-        network: key of `cemlib.models.MODELS`.
         cut: layer entries on the client.
-        image_size: side of the square colour images.
         batch: images of a training step.
         attack_batch: images of an attacker's step.
         samples: training images of the study, as many as a fit has rows.
@@ -36,7 +34,6 @@ class Scale:
         images: number of images for SSIM, and of files to read.
         threads: threads on the CPU, for our code and the references.
         workers: loader processes of the references.
-        device: `cpu` or `cuda`.
     """
 
     network: str = "vgg11"
@@ -60,10 +57,7 @@ class Scale:
 
 
 def study(scale: Scale, **changes: Any) -> Study:
-    """Return the published protocol, in bfloat16 where the hardware supports it.
-
-    `changes` replace top-level keys of the configuration.
-    """
+    """Return the published protocol in the best precision; `changes` replace top-level keys."""
     augment = {"crop_padding": 4, "flip": True, "rotation": 15.0}
     train = {"batch_size": scale.batch, "precision": "auto", "augment": augment}
     attack = {"batch_size": scale.attack_batch, "precision": "auto"}

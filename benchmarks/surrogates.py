@@ -48,8 +48,7 @@ def surrogates(scale: Scale) -> Iterator[Row]:
 def fits(scale: Scale) -> Iterator[Row]:
     """Time a first fit, and the next one from its result; `share` is of the epoch's steps.
 
-    Full covariances take minutes and are left out. scikit-learn fits in float32, ours in float64
-    where it needs to.
+    Full covariances would take minutes. scikit-learn fits in float32, ours in float64 where needed.
     """
     epoch = step_ms(scale) * scale.samples / scale.batch
     z, y = features(scale.samples, feature_dim(scale), scale.device)

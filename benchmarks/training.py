@@ -30,7 +30,7 @@ PLAIN = ("noise", "clustering")  # what the field's loop can train
 
 
 def training(scale: Scale) -> Iterator[Row]:
-    """Time a step of every defence, an epoch, and as many trainings at once as there are cores."""
+    """Time a step of each of `DEFENCES`, an epoch, and as many trainings at once as cores."""
     operations = step_flops(scale)
     for name in DEFENCES:
         yield compare(
@@ -61,10 +61,7 @@ def epoch(scale: Scale) -> Row:
 
 
 def several(scale: Scale, operations: float) -> Row:
-    """Time steps of one-thread processes side by side, as a study runs them.
-
-    The reference is one process of the field's loop on all cores, as it is usually run.
-    """
+    """Time one-thread processes side by side; the reference is one plain loop on all cores."""
     cores = cpu_count()
     context = get_context("spawn")  # a fork would inherit torch's threads half alive
     together = context.Barrier(cores, timeout=300.0)  # seconds, in case a process fails
@@ -104,7 +101,7 @@ def plain_loop(scale: Scale, defence: str) -> PlainLoop:
 
 
 def step_flops(scale: Scale) -> float:
-    """Count the operations of the network's forward and backward pass on a batch."""
+    """Return the operations of the network's forward and backward pass on a batch."""
     with torch.device("meta"):  # shapes alone tell
         model, images = split_model(scale), torch.empty(scale.batch, *scale.image_shape)
         labels = torch.zeros(scale.batch, dtype=torch.long)
@@ -118,7 +115,7 @@ def _data(scale: Scale) -> Prepared:
 
 
 class _Process:
-    """The state of one of the processes that run side by side."""
+    """The state of one of the processes that run together."""
 
     together: ClassVar[Barrier]
 

@@ -23,14 +23,7 @@ _C2 = 0.03**2
 
 
 def mse(x: Tensor, y: Tensor) -> Tensor:
-    """Return the mean squared error of each image pair.
-
-    Args:
-        x: images (N, C, H, W), floating point in [0, 1].
-        y: images of the same shape.
-
-    Returns:
-        (N,) errors, averaged over channels and pixels.
+    """Return the mean squared errors (N,) of pairs of images (N, C, H, W), floats in [0, 1].
 
     Raises:
         ValueError: if the shapes differ, are not 4-D or hold no pixel, or the values are integers.
@@ -44,12 +37,9 @@ def mse(x: Tensor, y: Tensor) -> Tensor:
 
 
 def psnr(x: Tensor, y: Tensor) -> Tensor:
-    """Return the peak signal-to-noise ratio of each image pair in dB, for a peak of 1.
+    """Return the peak signal-to-noise ratios (N,) in dB, for a peak of 1: ``-10 log10(mse)``.
 
-    Arguments and exceptions are those of `mse`.
-
-    Returns:
-        (N,) ratios ``-10 log10(mse)``; infinite for identical images.
+    They are infinite for identical images. Arguments and exceptions are those of `mse`.
 
     Example:
         >>> psnr(torch.zeros(1, 3, 8, 8), torch.full((1, 3, 8, 8), 0.1))
@@ -61,8 +51,7 @@ def psnr(x: Tensor, y: Tensor) -> Tensor:
 def psnr_of_mean_mse(errors: Tensor) -> float:
     """Return the PSNR in dB of the mean of per-image errors (N,), the published convention.
 
-    It is never above the mean of the per-image PSNRs (Jensen's inequality), with which it must not
-    be compared.
+    It is never above the mean of `psnr` (Jensen's inequality), and must not be compared with it.
 
     Raises:
         ValueError: if ``errors`` is not a vector with at least one element.
@@ -77,20 +66,12 @@ def psnr_of_mean_mse(errors: Tensor) -> float:
 
 
 def ssim(x: Tensor, y: Tensor, padding: Literal["zero", "valid"] = "zero") -> Tensor:
-    """Return the structural similarity of each image pair (Wang et al. 2004, equation 13).
+    """Return the structural similarities (N,) in [-1, 1] of image pairs (Wang et al., equation 13).
 
-    It uses an 11x11 Gaussian window of sigma 1.5 and constants for a dynamic range of 1, and is
-    averaged over channels.
-
-    Args:
-        x: images (N, C, H, W), floating point in [0, 1].
-        y: images of the same shape.
-        padding: ``"zero"`` surrounds the images with zeros, so that every pixel has a window (the
-            published convention of this field; the border counts as similar); ``"valid"`` uses only
-            windows inside the image (the usual convention elsewhere).
-
-    Returns:
-        (N,) similarities in [-1, 1]; 1 for identical images.
+    The window is an 11x11 Gaussian of sigma 1.5, the constants are those for a dynamic range of 1,
+    and the mean is over windows and channels. Images are as for `mse`. With ``padding="zero"``, the
+    published convention of this field, zeros surround the images, so that every pixel has a window,
+    and the border counts as similar; ``"valid"``, usual elsewhere, takes only windows inside.
 
     Raises:
         ValueError: as for `mse`, for another ``padding``, and for ``"valid"`` if an image side is
@@ -143,10 +124,9 @@ def _mean_similarity(x: Tensor, y: Tensor, border: int) -> Tensor:
 def _windows(size: int, border: int, device: torch.device) -> Tensor:
     """Return the matrix (positions, size) of the 1-D window at each of its positions.
 
-    The row of pixels has `border` zeros at both ends. The window is separable, and a 1-D
-    convolution is a product with this banded matrix, which is far faster for small planes of one
-    channel than a library convolution. The result is cached, because a training step must not wait
-    for a copy to the device.
+    The row of pixels has `border` zeros at both ends. For small planes of one channel, products
+    with this banded matrix are far faster than a library's convolution with the separable window.
+    The result is cached, because a training step must not wait for a copy to the device.
     """
     distance = torch.arange(WINDOW, dtype=torch.float64) - WINDOW // 2
     window = (-0.5 * (distance / _SIGMA).square()).exp()

@@ -24,16 +24,13 @@ class Draws(NamedTuple):
 class Augment:
     """Crop from the zero-padded image, mirror and rotate, in the order of the published protocol.
 
-    Crop and mirror move whole pixels and do not change their values; only the rotation resamples.
+    Only the rotation resamples pixels.
     """
 
     config: AugmentConfig
 
     def draw(self, count: int, generator: Generator) -> Draws:
-        """Draw the changes of ``count`` images; a change that is not configured draws nothing.
-
-        The generator is on the CPU, whatever the device of the images.
-        """
+        """Draw the configured changes of ``count`` images, and no others, from a CPU generator."""
         padding, angle = self.config.crop_padding, self.config.rotation
         offsets = torch.zeros(2, count, dtype=torch.long)
         mirrored, degrees = torch.zeros(count, dtype=torch.bool), torch.zeros(count)
@@ -46,12 +43,7 @@ class Augment:
         return Draws(offsets.T, mirrored, degrees)
 
     def __call__(self, images: Tensor, draws: Draws) -> Tensor:
-        """Return changed copies of the images, float (N, C, H, W) in [0, 1].
-
-        Args:
-            images: uint8, or float in [0, 1], (N, C, H, W).
-            draws: One for each image, on the same device.
-        """
+        """Return changed copies, float in [0, 1], of images (N, C, H, W), uint8 or in [0, 1]."""
         if self.config.crop_padding:
             images = crop(images, self.config.crop_padding, draws.offsets)
         if self.config.flip:
@@ -63,7 +55,7 @@ class Augment:
 def crop(images: Tensor, padding: int, offsets: Tensor) -> Tensor:
     """Crop images (N, C, H, W) to their own size after padding every side with zeros.
 
-    The offsets (N, 2) are top and left of each crop in the padded image, in [0, 2 padding].
+    ``offsets`` (N, 2) are top and left of each crop in the padded image, in [0, 2 padding].
     """
     height, width = images.shape[2:]
     windows = F.pad(images, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
@@ -72,10 +64,7 @@ def crop(images: Tensor, padding: int, offsets: Tensor) -> Tensor:
 
 
 def rotate(images: Tensor, degrees: Tensor) -> Tensor:
-    """Rotate images (N, C, H, W) counter-clockwise about their centre by ``degrees`` (N,).
-
-    Interpolation is bilinear, and pixels outside an image are 0.
-    """
+    """Rotate images (N, C, H, W) counter-clockwise by ``degrees`` (N,), bilinearly, on black."""
     height, width = images.shape[2:]
     angle = degrees.to(images.dtype) * (math.pi / 180)
     cosine, sine, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)

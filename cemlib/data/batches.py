@@ -1,8 +1,7 @@
 """Shuffled, augmented batches, made from a split's tensors on their device.
 
-There are no loader processes. The order and the random draws of an epoch are made at its start, and
-the position in the epoch is a tensor on the device too. So a step needs no synchronisation with the
-host, and can be replayed as a CUDA graph.
+The order and the random draws of an epoch are made at its start, and the position in the epoch is a
+tensor on the device, too. So no step waits for the host, and steps can be replayed as CUDA graphs.
 """
 
 import torch
@@ -33,10 +32,7 @@ class Shuffle:
         self._done.zero_()
 
     def take(self, size: int) -> tuple[Tensor, Tensor]:
-        """Return the positions of the next rows in the epoch, and the rows: two long (size,).
-
-        The size need not be that of a batch.
-        """
+        """Return the next ``size`` positions in the epoch and the rows there, both (size,)."""
         places = self._done + self._ahead[:size]
         self._done += size
         return places, self._order[places]

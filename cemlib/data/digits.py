@@ -34,10 +34,10 @@ def digits(config: DataConfig, root: Path | None) -> Raw:  # noqa: ARG001 - the 
 
 
 def enlarge(ink: Tensor, size: int) -> Tensor:
-    """Turn ink counts (N, 8, 8) in [0, 16] into uint8 images (N, 1, size, size).
+    """Return ink counts (N, 8, 8) in [0, 16] as uint8 images (N, 1, size, size).
 
-    Interpolation is bicubic, which gives strokes smooth edges: bilinear shows the 8x8 lattice as
-    diamonds, and repeated pixels show it as blocks. Its overshoot is clipped; size 8 is exact.
+    Bicubic interpolation gives strokes smooth edges; bilinear shows the 8x8 lattice as diamonds,
+    and repeated pixels show it as blocks. The overshoot is clipped; size 8 is exact.
     """
     scaled = ink[:, None].double() * (255 / INK)
     smooth = interpolate(scaled, size=(size, size), mode="bicubic", antialias=True)

@@ -44,9 +44,8 @@ def folder(config: DataConfig, root: Path | None) -> Raw:
 def class_files(config: DataConfig, root: Path | None) -> tuple[ClassFiles, ClassFiles | None]:
     """Return the training files and the test files of each class, without opening any.
 
-    Images lie directly in their class folder; hidden files are ignored. If ``root`` holds `train/`
-    and `test/`, other folders beside them are not looked at; if it holds neither, every folder in
-    it is a class, and the second result is None: test images are split off later.
+    Hidden files are ignored, and so are other folders beside `train/` and `test/`. Without these,
+    every folder in ``root`` is a class, and the second result is None.
 
     Raises:
         DataError: for a missing folder, `train/` without `test/`, a class that is empty or too
@@ -81,7 +80,7 @@ def class_files(config: DataConfig, root: Path | None) -> tuple[ClassFiles, Clas
 
 
 def _list_classes(place: Path, at_least: int, classes: int | None) -> ClassFiles:
-    """Return the files of the first classes, or of all; the others' folders are not opened."""
+    """Return the files of the first classes, or of all, without opening the other folders."""
     entries = visible(place)
     folders = [entry for entry in entries if entry.is_dir()]
     for entry in entries:

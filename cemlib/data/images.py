@@ -26,15 +26,10 @@ MAX_PIXELS = 2**26
 
 
 def read_image(path: Path, size: int, channels: int | None) -> Pixels:
-    """Decode a whole image file, or the first frame of an animation.
+    """Return an image file, or the first frame of an animation, as (channels, size, size).
 
-    Args:
-        path: A file in one of `FORMATS`, recognised by its content.
-        size: Side of the result in pixels.
-        channels: 1, 3, or None for as many as the image has.
-
-    Returns:
-        (channels, size, size), upright as the EXIF orientation says.
+    Its format, one of `FORMATS`, is recognised by its content, and its EXIF orientation is applied.
+    `channels` is 1, 3, or None for as many as the image has.
 
     Raises:
         DataError: if the file is not an image, is truncated, is absurdly large or has pixels
@@ -59,10 +54,10 @@ def read_image(path: Path, size: int, channels: int | None) -> Pixels:
 
 
 def to_array(image: Image.Image, size: int, channels: int | None) -> Pixels:
-    """Turn a decoded image into a (channels, size, size) array.
+    """Return a decoded image as an array (channels, size, size).
 
-    Transparent pixels are composited on black. The shorter side is scaled to ``size`` (bilinear,
-    antialiased) and the middle is kept; an image that has this size already stays as it is.
+    Transparency is composited on black. The shorter side is scaled to ``size`` (bilinear,
+    antialiased) and the middle is kept; an image of this size stays as it is.
     """
     plain = _grey_or_rgb(image)
     if channels is not None:

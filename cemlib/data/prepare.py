@@ -1,7 +1,6 @@
 """Turn a source's images into the splits of an experiment.
 
-This is separate from `cemlib.data.prepared`, so that jobs which only read prepared data do not
-depend on the code that made them.
+Jobs that only read prepared data import `cemlib.data.prepared`, so as not to depend on this code.
 """
 
 import hashlib
@@ -22,9 +21,9 @@ def prepare(config: DataConfig) -> Prepared:
     """Read the source's images and split them.
 
     The training images are limited, then divided into train and val with the same share of every
-    class; the seed is ``config.split_seed``. Train, val and test are in random order; only an
-    official test order that is mixed already is kept (an attacker's share is the first part of the
-    test images, which must not be the first classes).
+    class. All parts are in random order, because the public_data attacker's share is the first part
+    of the test images, which must not be the first classes. An official test order that is mixed
+    already is kept.
 
     Raises:
         DataError: if the images cannot be used.
@@ -49,8 +48,7 @@ def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
     With `every_class` each class must have `min_per_class` training images and a test image.
 
     Raises:
-        DataError: if a class has too few images, no image is left to train on, or a channel is
-            constant.
+        DataError: if there are too few images or classes, or a channel is constant.
     """
     indices = split_indices(raw, config)
     parts = {"train": raw.train, "val": raw.train, "test": raw.test_source}
@@ -73,17 +71,13 @@ def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
 
 
 def resolve_root(config: DataConfig) -> Path | None:
-    """Return the folder of the images: `data.root`, or else CEMLIB_DATA, or else None."""
+    """Return the folder of the images: `data.root`, else CEMLIB_DATA, else None."""
     place = config.root or os.environ.get("CEMLIB_DATA")
     return Path(place).expanduser() if place else None
 
 
 def split_indices(raw: Raw, config: DataConfig) -> dict[str, Tensor]:
-    """Return positions of train, val and test in the source's images (see `Prepared.indices`).
-
-    Raises:
-        DataError: if there are fewer classes than ``config.classes``.
-    """
+    """Return the `Prepared.indices`; raise DataError if there are too few classes."""
 
     def stream(name: str) -> Generator:
         return generator(config.split_seed, f"data/{name}")
@@ -119,10 +113,9 @@ def split_indices(raw: Raw, config: DataConfig) -> dict[str, Tensor]:
 
 
 def stratified(labels: Tensor, total: int, generator: Generator) -> tuple[Tensor, Tensor]:
-    """Draw ``total`` of the positions of ``labels`` (N,), the same share from every class.
+    """Draw ``total`` positions of ``labels`` (N,), the same share of every class.
 
-    Returns:
-        The chosen positions and the others, each in ascending order.
+    Both the drawn positions and the others are returned in ascending order.
     """
     counts = labels.bincount()
     order = torch.randperm(len(labels), generator=generator)
@@ -135,8 +128,7 @@ def stratified(labels: Tensor, total: int, generator: Generator) -> tuple[Tensor
 def allocate(counts: Tensor, total: int) -> Tensor:
     """Share ``total`` among classes in proportion to ``counts`` (C,), by largest remainder.
 
-    Integer arithmetic throughout; equal remainders favour the lower class index. No class gets
-    more than it has, and none is further than 1 from its exact share.
+    Equal remainders favour the lower class index. No class gets more than it has.
 
     >>> allocate(torch.tensor([5, 3, 2]), 4)
     tensor([2, 1, 1])
@@ -166,12 +158,7 @@ def _check_class_sizes(classes: tuple[str, ...], parts: dict[str, Split], at_lea
 
 
 def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation per channel over all pixels, on the scale [0, 1].
-
-    They are computed in float64 from counts of the 256 values, the deviation divided by n.
-
-    Args:
-        images: uint8 (N, C, H, W).
+    """Return mean and standard deviation (1/n) per channel of uint8 images, on the scale [0, 1].
 
     Raises:
         DataError: if a channel is constant, which no encoder could normalise.

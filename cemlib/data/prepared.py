@@ -27,7 +27,7 @@ class Split:
         return len(self.labels)
 
     def to(self, device: torch.device | str) -> "Split":
-        """Return a copy on ``device``, which shares the tensors that are there already."""
+        """Return the split on ``device``; it shares the tensors that are there already."""
         return Split(self.images.to(device), self.labels.to(device))
 
 
@@ -36,13 +36,12 @@ class Prepared:
     """All images of an experiment.
 
     Attributes:
-        train: Images to train on.
         val: Images held out of the training images, for every selection.
-        test: Images for the final scores alone.
+        test: Images for the final scores, and to attack.
         mean: Mean per channel over all pixels of ``train``, on the scale [0, 1].
         std: Standard deviation per channel, likewise.
         classes: Names in the order of the labels.
-        provenance: What the source says about the origin of the images.
+        provenance: Origin of the images, from the source.
         indices: Positions of each part in the source's training images; those of ``test`` are in
             its test images if it has any.
         duplicates_train_test: Number of test images that equal one in train or val in every pixel.
@@ -90,7 +89,7 @@ def unit(images: Tensor) -> Tensor:
 
 
 def save(prepared: Prepared, folder: Path) -> tuple[Path, Path]:
-    """Write the tensors and their description into ``folder``; return both paths."""
+    """Write the tensors and their description, and return both paths."""
     path = folder / TENSORS
     tensors = {f"{name}_images": part.images for name, part in prepared.parts().items()}
     tensors |= {f"{name}_labels": part.labels for name, part in prepared.parts().items()}
@@ -126,9 +125,5 @@ def load(folder: Path) -> Prepared:
 
 
 def checksum(folder: Path) -> str:
-    """Return the SHA-256 of prepared tensors as their description has it; `load` checks it.
-
-    Raises:
-        FileError: if there is no such description.
-    """
+    """Return the tensors' SHA-256, which `load` checks; raise FileError if none is recorded."""
     return str(read_sealed(folder / DESCRIPTION)[FILES][TENSORS])

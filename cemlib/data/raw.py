@@ -26,7 +26,7 @@ def shown(path: Path | str) -> str:
 
 @dataclass(frozen=True)
 class Raw:
-    """Images of one source, resized to the configured size.
+    """Images of one source, of one size, before they are split.
 
     Attributes:
         train: Training images, labels in [0, len(classes)); all if the source has no test split.
@@ -43,7 +43,7 @@ class Raw:
     shuffle_test: bool = True
 
     def __post_init__(self) -> None:
-        """Check types, shapes and labels."""
+        """Check types, shapes and labels; raise DataError."""
         check_split("train", self.train, len(self.classes))
         if self.test is not None:
             check_split("test", self.test, len(self.classes))
@@ -61,11 +61,7 @@ class Raw:
 
 
 def check_split(where: str, split: Split, num_classes: int) -> None:
-    """Check that the images and labels of a split belong together.
-
-    Raises:
-        DataError: for a wrong type or shape, or a label without a class; it names ``where``.
-    """
+    """Raise DataError, naming `where`, for a wrong type or shape, or a label without a class."""
     images, labels = split.images, split.labels
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
         found = f"{images.dtype} {tuple(images.shape)}"

@@ -38,13 +38,11 @@ def from_tensors(
         test_images: Test images of the same shape; None to hold out a share of `images`.
         test_labels: Their labels.
         classes: Names in the order of the labels; default: their numbers.
-        config: The section `data` of a study, which sets the splits (fractions, limits,
-            `split_seed`, `min_per_class`); the images are not resized.
+        config: The section `data` of a study, which sets the splits; images are not resized.
         every_class: Whether each class must have enough images, as a training needs.
 
     Raises:
-        DataError: if images or labels have a wrong type, shape or range, or a class has too few
-            images.
+        DataError: if images or labels have a wrong type, shape or range, or are too few.
 
     Example:
         >>> draws = torch.Generator().manual_seed(0)
@@ -68,7 +66,7 @@ def from_tensors(
 
 
 def _split(images_name: str, labels_name: str, images: Images, labels: Labels | None) -> Split:
-    """Return uint8 images and int64 labels on the CPU; `Raw` checks their shapes."""
+    """Return images and int64 labels on the CPU; `Raw` checks types and shapes."""
     if isinstance(images, Dataset):
         if labels is not None:
             raise DataError(f"{labels_name}: the Dataset {images_name} has its own; leave them out")
@@ -116,7 +114,7 @@ def _integers(name: str, labels: Tensor) -> Tensor:
 
 
 def _bytes(name: str, images: Tensor) -> Tensor:
-    """Return floats in [0, 1] in 256 levels, and all else as it is."""
+    """Return floats in [0, 1] as uint8, and all else as it is."""
     if not images.is_floating_point() or not images.numel():
         return images
     low, high = images.min().item(), images.max().item()

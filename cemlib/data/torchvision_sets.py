@@ -49,7 +49,7 @@ def svhn(config: DataConfig, root: Path | None) -> Raw:
 
 
 def _official(kind: str, base: Path, train: bool) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return torchvision's dataset of an official split, its labels and its classes' names."""
+    """Return torchvision's dataset of an official split, its labels and the names of classes."""
     from torchvision import datasets
 
     old = base / kind / "processed"  # where old torchvisions put MNIST, and new ones still look
@@ -66,12 +66,7 @@ def _official(kind: str, base: Path, train: bool) -> tuple[Any, Any, tuple[str, 
 
 
 def _load(kind: str, num_classes: int, config: DataConfig, root: Path | None) -> Raw:
-    """Read an image folder if ``root`` is one, else torchvision's files, downloaded if missing.
-
-    Raises:
-        DataError: if the download fails, a file is damaged, or the image folder has a different
-            number of classes.
-    """
+    """Read an image folder if ``root`` is one, else torchvision's files, downloaded if missing."""
     base = root or DEFAULT_ROOT
     if (base / "train").is_dir() and (base / "test").is_dir():
         return _from_folder(num_classes, config, base)

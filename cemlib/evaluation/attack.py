@@ -33,11 +33,10 @@ def attack(
     *,
     knowledges: Sequence[str] = KNOWLEDGES,
 ) -> list[Attacked]:
-    """Carry out all attacks of a study on one classifier in memory, without writing files.
+    """Return the results of all attacks of a study on one classifier, by attack and knowledge.
 
-    On a CPU the results are bit-identical to those of the attack jobs on the same run. torch's
-    number of CPU threads becomes the study's `threads`; torch's random state, its precision of
-    float32 products and, on a GPU, cuDNN's options are changed.
+    No file is written. On a CPU the results are, bit for bit, those of the attack jobs on the same
+    run. The state of torch is changed as by `cemlib.training.fit.fit`.
 
     Args:
         study: The settings, from `cemlib.config.parse`.
@@ -45,9 +44,6 @@ def attack(
         judge: The study's `judge`, trained likewise, which recognises reconstructions.
         data: The data that both were trained on, on their device.
         knowledges: `train_data`, `public_data` or both.
-
-    Returns:
-        One result per attack and knowledge, in this order; a failed one has a `reason`.
 
     Raises:
         ValueError: if there is no such knowledge, or `perceptual` finds no layer to compare.
@@ -70,7 +66,7 @@ def attack(
 def _attempt(
     scene: Scene, name: str, knowledge: str, found: dict[tuple[str, str], Attacked]
 ) -> Outcome | str:
-    """Carry out one attack; it may begin with the decoder of one that was found before."""
+    """Carry out one attack, which may begin with the decoder of one that was found before."""
     start, decoder = scene.study.attacks[name].begins_with, None
     if start is not None:
         before = found[start, knowledge]
@@ -85,14 +81,10 @@ def _attempt(
 def table(trained: Sequence[Trained], attacked: Sequence[Attacked]) -> pd.DataFrame:
     """Return means over seeds with 95 % intervals, as in a study's `summary.csv`.
 
-    Args:
-        trained: The classifiers, in the order of the rows.
-        attacked: The results of all attacks on them.
-
-    Returns:
-        One row per defence, attack and knowledge, and `worst_case` rows, with the columns of
-        `cemlib.report.tables.summary_table`: `<score>_mean`, `<score>_ci_low`, `<score>_ci_high`
-        of top1, leakage_nats, mse, ssim, psnr and recon_top1. Intervals need two seeds or more.
+    There is a row per defence, attack and knowledge, and `worst_case` rows, in the order of the
+    classifiers `trained`, with the columns of `cemlib.report.tables.summary_table`:
+    `<score>_mean`, `<score>_ci_low`, `<score>_ci_high` of top1, leakage_nats, mse, ssim, psnr and
+    recon_top1. Intervals need two seeds or more.
 
     Raises:
         ValueError: if there is no attack, or its defence is not among the classifiers.

@@ -44,14 +44,14 @@ class Audit:
     """The results of the attacks on a network.
 
     Attributes:
-        frame: One row per knowledge and attack, and the `worst_case` of each knowledge: how many
-            `images` were attacked; mean `mse` (higher is more private) and `ssim` of the
+        frame: A row per knowledge and attack, and the `worst_case` of each knowledge: the number of
+            attacked `images`; mean `mse` (higher is more private) and `ssim` of the
             reconstructions; the share `identified` by the judge; whether the attack had
             `converged` (else a longer one may find more); and which was the `strongest`.
-        accuracy: Share of the attacked images that the network classifies correctly from the
-            released features.
+        accuracy: Share of the `train_data` attacker's targets that the network classifies correctly
+            from the released features.
         attacked: The results of all attacks.
-        labels: Labels (N,) of the attacked images, on the CPU.
+        labels: Labels (N,) of the same images, on the CPU.
     """
 
     frame: pd.DataFrame
@@ -66,12 +66,10 @@ class Audit:
     def pictures(self, attack: str | None = None, knowledge: str = "train_data") -> Image.Image:
         """Return a picture of images above their reconstructions: one per class, ten at most.
 
-        Args:
-            attack: Its name; None for the one with the lowest MSE.
-            knowledge: `train_data` or `public_data`.
+        By default `attack` is the one with the lowest MSE. `knowledge` may be `public_data`, too.
 
         Raises:
-            ValueError: there are no reconstructions of that attack.
+            ValueError: if there are no reconstructions by that attack.
         """
         found = [
             (each.scores["mse"], each.originals, each.reconstructions)
@@ -111,13 +109,13 @@ def audit(
 ) -> Audit:
     """Reconstruct images from what a trained network releases at a cut.
 
-    The attacker knows the network and the noise's standard deviation, and sees one release of each
-    attacked image. A quarter of the images is attacked, with the same share of every class. With
-    `train_data` the attacker trains on the other three quarters, of which it holds out a tenth; so
-    `images` should be the network's training images. If `test_images` are given, these are attacked
-    instead. With `public_data` it has nine tenths of those images, of which it holds out a tenth,
-    and attacks the last tenth. The split depends on the labels alone, so the images attacked after
-    `cemlib.defend` are those that it did not train on. torch's global random state is changed.
+    The attacker knows the network and its channel, and sees one release of each attacked image,
+    unless its section has `queries`. With `train_data` it attacks `test_images`, or a quarter of
+    `images`, with the same share of every class. It trains on the rest of `images`, of which it
+    holds out a tenth; so these should be the network's training images. With `public_data` it has
+    nine tenths of the images that `train_data` attacks, holds out a tenth of them, and attacks the
+    last tenth. The split depends on the labels alone, so the images attacked after `cemlib.defend`
+    are those that it did not train on. torch's global random state is changed.
 
     Args:
         model: Maps images (B, C, H, W) in [0, 1] to logits; a `cemlib.models.split.SplitModel` if
@@ -130,20 +128,20 @@ def audit(
         test_labels: Their labels.
         noise_std: Standard deviation of the Gaussian noise on released features; default: 0. The
             result of `cemlib.defend` has a channel of its own.
-        attacks: The section `attacks` of a study; default: `ATTACKS`.
+        attacks: The section `attacks` of a study.
         judge: Classifies reconstructions: maps images (B, C, H, W) in [0, 1] to logits. Default:
-            the network itself without its channel (noise, dropout, top-k, clipping). To compare
-            defences, give all the same undefended one.
-        flip: Whether mirror images look natural, so that attackers train on them, too.
-        seed: Seed of everything random but the split.
-        device: Device of the computation; default: that of the network's weights.
+            the network itself without its channel. To compare defences, give all the same
+            undefended one.
+        flip: Whether mirror images look natural: `decoder` and `random_features` then use them.
+        seed: Seed of everything random except the split.
+        device: Where to compute; by default where the weights of the network are.
 
     Raises:
-        ConfigError: `attacks` or `noise_std` is wrong, or the labels have more classes than the
+        ConfigError: if `attacks` or `noise_std` is wrong, or the labels have more classes than the
             network or the judge.
-        DataError: images and labels cannot be used, or are too few.
-        ValueError: the network cannot be split there, weights are not float32, or `perceptual`
-            finds no layer to compare.
+        DataError: if images and labels cannot be used, or are too few.
+        ValueError: if the network cannot be split there, `cut` or `noise_std` is given for a result
+            of `cemlib.defend`, weights are not float32, or `perceptual` finds no layer to compare.
     """
     data = from_tensors(images, labels, test_images, test_labels, every_class=False)
     noise = {NETWORK: {"noise_std": noise_std or 0.0}}

@@ -25,7 +25,7 @@ from cemlib.study.job import DATA, FOREIGN, Job
 
 
 def run(job: Job[Study]) -> Iterator[Path]:
-    """Carry out the job's attacks, and yield each record's path.
+    """Carry out the job's attacks, and yield the path of each one's metrics.
 
     An attack on a failed run, or one that diverges, ends as `failed` with null scores. Checkpoints
     are kept until everything is written, so that a killed job trains no decoder twice.
@@ -56,7 +56,7 @@ def read_data(job: Job[Study]) -> Prepared:
 
 
 def checksums(job: Job[Study]) -> dict[str, str]:
-    """Return the SHA-256 of what one attack reads, `<role>_sha256` by the roles of its inputs.
+    """Return `<role>_sha256` of what one attack reads, by the roles of its inputs.
 
     That of foreign weights is left out, since no record beside them holds it.
     """
@@ -74,7 +74,7 @@ def read_scene(job: Job[Study], data: Prepared) -> Scene:
     """Return the scene of a job's attacks, from the files of the attacked run and of the judge.
 
     Raises:
-        FileError: if there is no judge, or if its training diverged.
+        FileError: if there is no judge, or its training diverged.
     """
     of, device, place = job.of, job.processor(), job.plan.layout.judge
     metrics = read_sealed(place.metrics, ("status", "reason"))
@@ -88,7 +88,7 @@ def read_scene(job: Job[Study], data: Prepared) -> Scene:
 
 
 def attempt(job: Job[Study], scene: Scene, knowledge: str, checkpoint: Checkpoint) -> Outcome | str:
-    """Carry out one attack, from the trained decoder that it begins with; or say why it failed."""
+    """Return the outcome of one attack, from the decoder that it begins with, or why it failed."""
     attack, decoder = job.of["attack"], None
     start = scene.study.attacks[attack].begins_with
     if start is not None:
@@ -104,10 +104,7 @@ def attempt(job: Job[Study], scene: Scene, knowledge: str, checkpoint: Checkpoin
 
 
 def _checkpoint(job: Job[Study], knowledge: str, read: dict[str, str]) -> Checkpoint:
-    """Return an attack's checkpoint, whose name depends on all that the attack reads.
-
-    `read` are the `checksums` of its inputs.
-    """
+    """Return an attack's checkpoint; its name depends on the `checksums` of all that is read."""
     device, foreign = job.processor(), map(sha256, job.inputs.get(FOREIGN, ()))
     origin = (*read.values(), *foreign, knowledge)
     return Checkpoint(job.checkpoint(*origin, device.type, resolve("auto", device)))
@@ -124,10 +121,10 @@ def _not_begun(job: Job[Study], data: Prepared, knowledge: str, reason: str) -> 
 def _write(
     job: Job[Study], data: Prepared, found: Attacked, read: dict[str, str], start: float
 ) -> Path:
-    """Write the files of an attack that began at `start`; `read` holds the checksums of its inputs.
+    """Write an attack's files, and return the path of the metrics.
 
-    A failed attack has no scores, and grey pictures. The metrics, whose path is returned, come
-    last: a folder with metrics is complete.
+    A failed attack has no scores, and grey pictures. The metrics come last: a folder with metrics
+    is complete.
     """
     answers, columns, scores = found.reconstructions, found.per_image, found.scores
     if answers is None:

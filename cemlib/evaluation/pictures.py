@@ -12,34 +12,29 @@ from cemlib.records.files import write_bytes
 
 COLUMNS = 10
 EXTREMES = 5  # images at each end
-SIDE = 64  # images are enlarged by a whole factor to about this many pixels
+SIDE = 64  # images are enlarged by a whole factor to at most this many pixels
 
 
 def showcase(labels: Tensor, first: int) -> list[int]:
-    """Return the indices of the images to show: each class's first test image from `first` on.
+    """Return the index of each class's first test image from `first` on, for ten classes at most.
 
-    At most ten are returned, in the order of their classes. They depend on the labels alone, so
-    that every picture of an experiment shows the same images.
+    They depend on the labels alone, so that all pictures of an experiment show the same images.
     """
     tail = labels[first:].tolist()
     return [first + tail.index(label) for label in sorted(set(tail))[:COLUMNS]]
 
 
 def extremes(mse: Tensor) -> list[int]:
-    """Return the indices of the images with the lowest and with the highest MSE, in order.
-
-    At most five of each are returned, and none twice; of images with equal MSE, the earlier counts
-    as lower.
-    """
+    """Return the indices of at most five images of lowest and five of highest MSE, none twice."""
     order = mse.argsort(stable=True).tolist()
     count = min(EXTREMES, len(order) // 2)
     return order[:count] + order[len(order) - count :]
 
 
 def strip(originals: Tensor, reconstructions: Tensor, gap: int = 0) -> Image.Image:
-    """Return a picture of (n, C, H, W) originals in [0, 1] above their reconstructions.
+    """Return a picture of originals (n, C, H, W) in [0, 1] above their reconstructions.
 
-    To the right of each image and below it are `gap` white pixels.
+    `gap` white pixels follow each image on its right and below it.
     """
     factor = max(1, SIDE // originals.shape[-1])
     images = torch.cat([originals, reconstructions]).clamp(0, 1).mul(255).round().to(torch.uint8)

@@ -16,7 +16,7 @@ STALE = "Stale: some results were made with other settings, data or code than th
 
 
 def run(job: Job[Study]) -> Iterator[Path]:
-    """Write the tables, figures or page."""
+    """Write tables, figures or the page, as the job's kind says, and yield their paths."""
     layout = job.plan.layout
     told = mismatches(owners(job.reads)) if job.plan.stale else ()
     stale = [f"Stale: {line}" for line in told]

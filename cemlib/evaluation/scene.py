@@ -30,7 +30,7 @@ def first_target(knowledge: str, test_images: int) -> int:
 
 
 def targets(data: Prepared, knowledge: str) -> Split:
-    """Return the attacked images with their labels."""
+    """Return the attacked images and their labels."""
     first = first_target(knowledge, len(data.test))
     return Split(data.test.images[first:], data.test.labels[first:])
 
@@ -42,15 +42,9 @@ def start_failed(attack: str, reason: str | None) -> str:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that attacks on one deployed classifier work with, in memory.
+    """Everything that attacks on one deployed classifier work with, in memory, on one device.
 
-    Attributes:
-        study: The study whose attacks are carried out.
-        defence: Name of the attacked defence.
-        seed: Seed of the attacked run.
-        data: All images, on the device of the classifiers.
-        victim: The attacked classifier.
-        judge: The undefended classifier that recognises reconstructions.
+    The undefended `judge` recognises reconstructions; `defence` and `seed` name the attacked run.
     """
 
     study: Study
@@ -69,11 +63,11 @@ class Scene:
     def owned(self, knowledge: str) -> tuple[Pairs, Pairs]:
         """Return the attacker's training images, and those that it holds out.
 
-        With `train_data` these are the victim's training and validation images; with
-        `public_data` nine tenths and one tenth of the first 90 % of the test images.
+        With `train_data` these are the victim's training and validation images; with `public_data`
+        nine tenths and one tenth of the first 90 % of the test images.
 
         Raises:
-            DataError: there are too few images to train on.
+            DataError: if there are too few images to train on.
         """
         if knowledge == "train_data":
             own = self.pairs["train"]
@@ -97,10 +91,7 @@ class Scene:
     def attempt(
         self, attack: str, knowledge: str, checkpoint: Checkpoint, start: nn.Module | None = None
     ) -> Outcome | str:
-        """Carry out one attack, from the decoder `start` if its section names one.
-
-        Returns:
-            The outcome, or why it failed.
+        """Return the outcome of one attack, from the decoder `start` if given, or why it failed.
 
         Raises:
             DataError: as `owned` does.
@@ -131,7 +122,7 @@ class Scene:
     def task(
         self, attack: str, knowledge: str, checkpoint: Checkpoint, start: nn.Module | None = None
     ) -> Task:
-        """Return an attack's task; all attacks of a seed see the same release of the targets."""
+        """Return an attack's task; attacks with the same `queries` see the same release."""
         settings = self.study.attacks[attack]
         options = settings.model_dump()
         own, held_out = self.owned(knowledge)

@@ -22,7 +22,7 @@ NAMES = ("defence", "seed", "attack", "knowledge", "queries")  # which attack a 
 
 
 def per_image(originals: Tensor, reconstructions: Tensor) -> dict[str, Tensor]:
-    """Score images (N, C, H, W) in [0, 1], by the names of `MEASURES`: (N,) each; N may be 0."""
+    """Return the scores (N,), by the names of `MEASURES`, of images (N, C, H, W) in [0, 1]."""
     pair = originals, reconstructions
     fits = min(originals.shape[-2:]) >= WINDOW
     unknown = originals.new_full((len(originals),), math.nan)
@@ -33,8 +33,8 @@ def per_image(originals: Tensor, reconstructions: Tensor) -> dict[str, Tensor]:
 def means(scores: Mapping[str, Tensor]) -> dict[str, float | None]:
     """Return the mean of every score over the images, and PSNR by the published convention.
 
-    None stands for a value that is not finite: the mean over no images, an infinite PSNR, or an
-    unpadded SSIM of images smaller than its window.
+    None replaces what is not finite: the mean over no images, an infinite PSNR, or `ssim_valid` of
+    images smaller than its window.
     """
     values = {name: column.double().mean().item() for name, column in scores.items()}
     some = len(scores["mse"]) > 0
@@ -43,12 +43,12 @@ def means(scores: Mapping[str, Tensor]) -> dict[str, float | None]:
 
 
 def write_per_image(path: Path, first: int, labels: Tensor, scores: Mapping[str, Tensor]) -> None:
-    """Write one row per scored image: its index in the test split, its label, its scores.
+    """Write a Parquet file with a row per scored image: index in the test split, label, scores.
 
     Args:
-        path: the Parquet file.
-        first: index of the first scored image in the test split.
-        labels: labels of the whole test split.
+        path: The file.
+        first: Index of the first scored image in the test split.
+        labels: Labels of the whole test split.
         scores: (N,) by the names of `MEASURES`, and `recognised` (N,) bool.
     """
     import pyarrow as pa
@@ -72,11 +72,9 @@ class Attacked:
     """The scored result of one attack with one kind of knowledge; tensors are on the CPU.
 
     Attributes:
-        defence: Name of the attacked defence.
         seed: Seed of the attacked run.
-        attack: Name of the attack in the study.
         knowledge: `train_data` or `public_data`.
-        queries: Number of releases of each image that it saw.
+        queries: Number of releases of each image that the attacker saw.
         originals: The attacked images (N, C, H, W) in [0, 1].
         reason: Why it failed, without scores and reconstructions; None if it did not fail.
         scores: As in an attack's `metrics.json`: `mse`, `psnr`, `ssim`, `recon_top1`, ...
@@ -121,10 +119,7 @@ def scored(scene: Scene, attack: str, knowledge: str, found: Outcome | str) -> A
 
 
 def convergence(curve: list[float]) -> dict[str, Any]:
-    """Return whether a learned attack had converged on held-out images; None without a curve.
-
-    It had converged if the late improvement is at most `TOLERANCE`.
-    """
+    """Return from held-out errors whether an attack had converged; None without a curve."""
     if not curve:
         return {"late_improvement": None, "converged": None}
     late = late_improvement(curve)

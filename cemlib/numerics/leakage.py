@@ -4,21 +4,19 @@
 
 bounds I(x; z + N(0, sigma^2 I)) from above, for class frequencies pi_k and covariances Sigma_k of
 the clean features z. Source: Huber, Bailey, Durrant-Whyte and Hanebeck, "On entropy approximation
-for Gaussian mixture random vectors", IEEE MFI 2008, used as in Xia et al., CVPR 2025 (conditional
-entropy maximisation).
+for Gaussian mixture random vectors", IEEE MFI 2008, used as in Xia et al., CVPR 2025.
 
-The sample covariance of n + 1 samples has n eigenvalues l_i >= 0. They are spread more widely than
-those of Sigma, so with them the formula underestimates L_C. For many samples and many dimensions,
-the unknown Sigma has instead
+With the n eigenvalues l_i >= 0 of the sample covariance of n + 1 samples, which are spread more
+widely than those of Sigma, the formula underestimates L_C. For many samples and many dimensions the
+unknown Sigma has instead
 
     log |I + Sigma / sigma^2|  =  max over t in [0, sigma^2] of
                                   sum_i log( (l_i + t) / sigma^2 ) + n (1 - t / sigma^2)
 
-which at t = sigma^2 is the formula with the sample eigenvalues, so it is never lower. It follows
-from the resolvent of a sample covariance (Marchenko and Pastur, Math. USSR Sbornik 1(4), 1967): t
-is the noise at which the sample covariance has the resolvent, up to a factor, that Sigma has at
-sigma^2. If n or more directions stand out of the noise, the maximum is at t = 0: n samples cannot
-show how many there are, and the estimate is too low.
+which at t = sigma^2 is the formula with the sample eigenvalues. It follows from the resolvent of a
+sample covariance (Marchenko and Pastur, Math. USSR Sbornik 1(4), 1967): t is the noise at which the
+sample covariance has the resolvent, up to a factor, that Sigma has at sigma^2. If n or more
+directions stand out of the noise, the maximum is at t = 0, and the estimate is too low.
 """
 
 import math
@@ -34,22 +32,17 @@ def leakage_bound(z: Tensor, y: Tensor, noise_std: float) -> float:
     """Return L_C at the frequencies and (1/n) covariances of the given samples, in nats.
 
     It bounds the information about which *sample* was processed, for classes of any shape. For the
-    population it is too low with few samples: it is never above `leakage_estimate`, which has the
-    same arguments and errors, and is the `leakage_nats` of all tables.
+    population it is too low with few samples, and never above `leakage_estimate`, which has the
+    same arguments and errors.
     """
     return _over_classes(z, y, noise_std, _plain)
 
 
 def leakage_estimate(z: Tensor, y: Tensor, noise_std: float) -> float:
-    """Estimate L_C of the population from which the features were drawn, in nats.
+    """Estimate L_C, in nats, of the population of clean features z (N, D) with classes y (N,).
 
-    Args:
-        z: clean features (N, D), before the noise of the release.
-        y: classes (N,), integers.
-        noise_std: standard deviation of the Gaussian noise of the release.
-
-    Returns:
-        The bound in nats; ``math.inf`` without noise, or if squares of z / noise_std overflow.
+    This is the `leakage_nats` of all tables. It is infinite without noise, or if squares of
+    z / noise_std overflow.
 
     Raises:
         ValueError: if shapes or types do not fit, ``z`` is empty or not finite, or ``noise_std`` is

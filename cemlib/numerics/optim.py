@@ -1,7 +1,7 @@
 """SGD and Adam by torch's own fused update functions.
 
-Creating the first `torch.optim` object imports torch's compiler, which takes two seconds, a fifth
-of a short job. The public functions behind these classes do not need it.
+The first `torch.optim` object would import torch's compiler, which takes two seconds, a fifth of a
+short job.
 """
 
 import math
@@ -22,12 +22,8 @@ def one_cycle(done: float, peak: float, warm_up: float) -> float:
     """Return a learning rate that rises linearly to its peak, then falls to 0 on half a cosine.
 
     Smith and Topin, "Super-convergence: very fast training of neural networks using large learning
-    rates", 2018, with the cosine decay that is common today in place of their linear one.
-
-    Args:
-        done: share of the steps that are done, in [0, 1].
-        peak: the highest rate.
-        warm_up: share of the steps in which the rate rises, in [0, 1).
+    rates", 2018, with the cosine decay that is common today in place of their linear one. ``done``
+    in [0, 1] and ``warm_up`` in [0, 1) are shares of all steps.
 
     >>> [one_cycle(done, 1.0, 0.5) for done in (0.0, 0.25, 0.5, 0.75, 1.0)]
     [0.0, 0.5, 1.0, 0.5, 0.0]
@@ -48,9 +44,7 @@ def scaled_gradient(x: Tensor, factor: Rate) -> Tensor:
 class Optimiser:
     """Updates parameters in place, except those without a gradient.
 
-    Args:
-        parameters: the parameters to train.
-        weight_decay: weight of the L2 term, which is added to the gradient.
+    `weight_decay` is the weight of an L2 term, which is added to the gradient.
     """
 
     slots: ClassVar[tuple[str, ...]] = ()
@@ -108,10 +102,7 @@ class Optimiser:
 
 
 def _in_order_of(weights: Tensor, gradient: Tensor) -> Tensor:
-    """Return a gradient in the memory layout of its weights, as fused kernels assume.
-
-    Gradients from `backward` have that layout; those from `torch.autograd.grad` may not.
-    """
+    """Return a gradient in its weights' layout, as fused kernels assume; autograd's may differ."""
     if gradient.stride() == weights.stride():
         return gradient
     return torch.empty_like(weights).copy_(gradient)

@@ -1,7 +1,7 @@
 """The threads and the precision of a job: float32, or bfloat16 where that is faster.
 
-Convolutions, matrix products and the element-wise layers between them use bfloat16, up to the
-features; weights, their updates, losses, surrogates and statistics are float32 or better.
+In training, convolutions, matrix products and the element-wise layers between them use bfloat16;
+weights, their updates, losses, surrogates, statistics and scores are float32 or better.
 """
 
 import torch
@@ -10,8 +10,8 @@ import torch
 def set_up(device: torch.device, threads: int) -> None:
     """Set the CPU threads, the precision of float32 products and the options of cuDNN.
 
-    All batches but the last of an epoch have the same shape, so cuDNN's benchmark of algorithms
-    pays off. By default cuDNN would compute float32 convolutions in TF32, with ten bits.
+    Nearly all batches have the same shape, so cuDNN's benchmark of algorithms pays off. By default
+    cuDNN would compute float32 convolutions in TF32, with ten bits.
     """
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision("highest")

@@ -1,9 +1,9 @@
 """Replay training steps as CUDA graphs.
 
-A step of a small network is a few hundred kernels of some microseconds each, and starting them one
-by one from Python takes longer than they run. A CUDA graph starts them all at once. The step must
-read no tensor on the host, update tensors in place, and take its data from tensors that keep their
-memory. A replay runs no Python code: whatever changes there between steps must be part of the key.
+Starting the few hundred kernels of a small network's step one by one from Python takes longer than
+they run. A CUDA graph starts them all at once. The step must read no tensor on the host, update
+tensors in place, and take its data from tensors that keep their memory. A replay runs no Python
+code: whatever changes there between steps must be part of the key.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -20,7 +20,7 @@ Step = Callable[[], None]
 class Replay:
     """Calls a step repeatedly, on a GPU as a captured graph, and on a CPU as it is.
 
-    `generators` returns the random generators of the step, besides the device's own.
+    `generators` returns the step's random generators, besides the device's own.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Replay:
         return True
 
     def shared(self, name: str, number: float) -> float | Tensor:
-        """Return a number that changes between steps: for a graph, a tensor of that name."""
+        """Return a number that changes between steps; for a graph, the tensor of that name."""
         if not self.captures:
             return number
         if name not in self._shared:

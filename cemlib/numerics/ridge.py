@@ -13,16 +13,10 @@ SMALLEST = 1e-30  # smallest mean variance, and squared distance of two answers
 
 
 def ridge_regression(inputs: Tensor, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """Solve least squares with an l2 penalty on the weights, not on the intercept, in float64.
+    """Return float64 weights (D, P) and intercept (P,) from inputs (N, D) to targets (N, P).
 
-    Args:
-        inputs: (N, D).
-        targets: (N, P).
-        ridge: Penalty relative to the mean variance of the inputs: with the centred inputs X, the
-            weights solve (X^T X / N + ridge tr(X^T X / N) / D I) W = X^T Y / N.
-
-    Returns:
-        Weights (D, P) and intercept (P,).
+    `ridge` is the penalty on the weights, relative to the mean variance of the inputs: with centred
+    X and Y, they solve (X^T X / N + ridge tr(X^T X / N) / D I) W = X^T Y / N.
 
     Example:
         >>> x = torch.tensor([[0.0], [1.0], [2.0]])
@@ -62,9 +56,7 @@ def best_ridge(
 
 
 def best_share(first: Tensor, second: Tensor, truth: Tensor) -> Tensor:
-    """Return the share in [0, 1] of `first` with which a mix of both is closest to `truth`.
-
-    The distance is the squared error; if `first` equals `second`, the share is 0.
+    """Return the share of `first` in the mix of least squared error to `truth`; 0 if both agree.
 
     >>> best_share(torch.tensor([0.0, 4.0]), torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0]))
     tensor(0.2353)

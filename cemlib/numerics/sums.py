@@ -16,7 +16,7 @@ class Sums:
         self._totals: Tensor | None = None  # the weights' sum comes last
 
     def add(self, values: Mapping[str, Tensor], weight: float = 1.0) -> Tensor:
-        """Add weighted scalars, and return them in a vector.
+        """Add scalars, and return them unweighted in a vector.
 
         Raises:
             ValueError: if they have other names than those that were added before.
@@ -32,10 +32,7 @@ class Sums:
         return scalars
 
     def take(self) -> tuple[dict[str, float], float]:
-        """Return the sums and the sum of the weights, and reset both.
-
-        If nothing was added, they are ({}, 0).
-        """
+        """Return the sums and the sum of the weights, ({}, 0) if nothing was added; reset both."""
         if self._totals is None:
             return {}, 0.0
         *sums, weight = self._totals.tolist()
@@ -46,8 +43,7 @@ class Sums:
 class Monitor:
     """Means of named statistics over an epoch, and the first step where each was not finite.
 
-    All updates are in place, so that a step can be replayed as a CUDA graph. Of several statistics
-    that fail in one step, the error names the first.
+    All updates are in place, so that a step can be replayed as a CUDA graph.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -31,10 +31,9 @@ class Trained:
 
     Attributes:
         defence: Name of the defence in the study, or `judge`.
-        seed: Seed of the training.
         deployed: The split model of the deployed epoch, and its release channel.
         history: One row for every epoch, as in a run's `history.jsonl`.
-        epoch: The deployed epoch.
+        epoch: Number of the deployed epoch, from 1 on.
         scores: The scores of `cemlib.training.selection.Selection.final_scores`.
     """
 
@@ -61,27 +60,22 @@ def defend(
 ) -> Trained:
     """Train a copy of a network behind a defence, starting from its weights.
 
-    A trained network is fine-tuned. A quarter of the images is the test set, the same that
-    `cemlib.audit` attacks when it gets the same images; of the others a tenth is for validation.
-    torch's global random state is changed.
+    Without `test_images` a quarter of the images is the test set, the same that `cemlib.audit`
+    attacks when it gets the same images; a tenth of the training images is for validation. torch's
+    global random state is changed.
 
     Args:
         model: Maps images (B, C, H, W) in [0, 1] to logits; use a `cemlib.models.split.SplitModel`
             if it needs normalised images, or should have a bottleneck. It is not changed.
         cut: Name of the last submodule on the client; None for a `SplitModel`.
-        images: Tensor, array or Dataset, as for `cemlib.data.tensors.from_tensors`.
+        images: Tensor, array or Dataset, as `cemlib.data.tensors.from_tensors` takes them.
         labels: Integers (N,), from 0 on; None for a Dataset.
         test_images: A test set; all of `images` are then for training and validation.
-        test_labels: Labels of `test_images`.
+        test_labels: Their labels.
         defence: A defence's section of a study, such as `{"noise_std": 0.2, "surrogate": "gated"}`.
-        train: Options of a study's section `train`, which override those of `FINE_TUNING`: 20
-            epochs, with a learning rate that rises to 0.01 and falls to 0.
+        train: Options of a study's section `train`, which override those of `FINE_TUNING`.
         seed: Seed of everything random except the split.
         device: Where to train; by default where the weights of the network are.
-
-    Returns:
-        The network as deployed (`.deployed.model`, a `SplitModel`, and `.deployed.channel`), its
-        `.scores` and `.history`. `cemlib.audit` accepts it.
 
     Raises:
         ConfigError: if `defence` or `train` is wrong, or does not fit the network or the images.
@@ -116,7 +110,7 @@ def fit(
     Args:
         study: The settings, from `cemlib.config.parse`.
         defence: One of its defences, or `judge`, the undefended classifier that scores attacks.
-        data: The data, for example from `cemlib.data.tensors.from_tensors`; their device is used.
+        data: For example from `cemlib.data.tensors.from_tensors`; their device is used.
         network: Returns a new split network; called once, with torch's random state set from the
             seed.
         seed: Seed of the training; by default the study's first, or the judge's own.
@@ -167,11 +161,7 @@ def small_study(seed: int, **sections: Any) -> Study:
 
 
 def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> SplitModel:
-    """Return a split copy of a network.
-
-    Raises:
-        ValueError: if its weights are not float32, or `cut` is missing or does not fit.
-    """
+    """Return a split copy; raise ValueError if `cut` does not fit or weights are not float32."""
     check_type("model", model)
     copy = deepcopy(model)
     if isinstance(copy, SplitModel) and cut is None:

@@ -46,7 +46,7 @@ def run(job: Job[Study]) -> list[Path]:
 
 
 def new_trainer(study: Study, defence: str, seed: int, data: Prepared) -> Trainer:
-    """Return the trainer of a run at its start, as `begin` does, on the device of the data."""
+    """Return the trainer of a run at its start, on the device of the data."""
     network = network_options(study, defence, data)
     return begin(
         study, defence, seed, data, lambda: build(**network).to(memory_format=torch.channels_last)
@@ -54,7 +54,7 @@ def new_trainer(study: Study, defence: str, seed: int, data: Prepared) -> Traine
 
 
 def network_options(study: Study, defence: str, data: Prepared) -> dict[str, Any]:
-    """Return the arguments of `cemlib.models.build`, for the run's `config.json`."""
+    """Return the arguments of `cemlib.models.build`, as in the run's `config.json`."""
     options = study.network(defence).plain()
     normalised = options.pop("normalise")
     return {
@@ -68,7 +68,7 @@ def network_options(study: Study, defence: str, data: Prepared) -> dict[str, Any
 
 
 def checkpoint_place(job: Job[Study]) -> Path:
-    """Return the folder of the job's checkpoint, which depends on data, device and precision."""
+    """Return the checkpoint's folder, which depends on job, data, device and precision."""
     device = job.processor()
     precision = resolve(job.plan.study.training(job.of["defence"]).precision, device)
     return job.checkpoint(checksum(job.plan.layout.data), device.type, precision)

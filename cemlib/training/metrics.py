@@ -1,8 +1,9 @@
 """Metrics of the features that a surrogate can ask for before every epoch in which it acts.
 
-`task` shows which directions the server uses: F = mean J^T J with J = d logits / d z, centred over
-the classes. `image` shows which directions show the image: G = W W^T / P with the weights W of a
-linear reconstruction of P pixels.
+`task` tells which directions the server uses: F = mean J^T J with J = d logits / d z, centred over
+the classes. `image` tells which directions show the image: G = W W^T / P with the weights W of a
+linear reconstruction of P pixels. Images are drawn anew for every epoch. The model is left in eval
+mode, and the gradients of its weights are not changed.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,8 +28,7 @@ Metric = Callable[[Deployed, Tensor, Generator], Tensor]
 def task_metric(deployed: Deployed, images: Tensor, noise: Generator) -> Tensor:
     """Return F (D, D) at images (N, C, H, W), on their device, in float64.
 
-    J is the derivative with respect to the clean features, through one release of each image. The
-    model is left in eval mode, and the gradients of its weights are not changed.
+    J is the derivative with respect to the clean features, through one release of each image.
     """
     features = deployed.features(images)
     parts = (squared_jacobian(deployed, part, noise) for part in torch.split(features, BATCH))
@@ -58,8 +58,7 @@ def image_metric(deployed: Deployed, images: Tensor, noise: Generator) -> Tensor
     """Return G (D, D) at uint8 images (N, C, H, W), on their device, in float64.
 
     W is fitted like the linear attack, by ridge regression from one release of each image to its
-    pixels. `d^T G d` is the mean squared change of a reconstructed pixel when the features move by
-    d. The model is left in eval mode, and the gradients of its weights are not changed.
+    pixels. `d^T G d` is the mean squared change of a reconstructed pixel as the features move by d.
     """
     released = deployed.channel(deployed.features(images), noise).flatten(1)
     weights, _ = ridge_regression(released, to_float(images).flatten(1), RIDGE)
@@ -73,11 +72,7 @@ METRICS: Mapping[str, Metric] = {"task": task_metric, "image": image_metric}
 def learn_metric(
     surrogate: Surrogate, deployed: Deployed, images: Tensor, seed: int, number: int
 ) -> None:
-    """Give a surrogate its metric, if it has one, at images that are drawn for every epoch.
-
-    Raises:
-        DivergedError: if the metric is not finite.
-    """
+    """Give a surrogate its metric, if any, in epoch `number`; raise DivergedError if not finite."""
     if surrogate.metric is None:
         return
     order = torch.randperm(len(images), generator=generator(seed, "task_images", number))

@@ -16,7 +16,7 @@ MOST = 2048  # largest number of images per class that the leakage estimate asks
 
 @dataclass
 class Selection:
-    """The best epoch so far; with `select: last` that is the last one, without a copy.
+    """The best epoch so far; with `select: last` the last one, without a copy.
 
     Only `final_scores` and `select: best_test` use the test images.
     """
@@ -44,7 +44,7 @@ class Selection:
             self.epoch, self.score, self.weights = number, score, weights
 
     def _complete(self, number: int) -> bool:
-        """Return whether the whole defence is in place: the surrogate acts, pruning is done."""
+        """Return whether the surrogate acts and pruning is done."""
         surrogate, pruning = self.defended.surrogate, self.defended.pruning
         acts = surrogate is None or number >= surrogate.start_epoch
         return acts and (pruning is None or number > pruning.epoch)
@@ -59,11 +59,10 @@ class Selection:
     def final_scores(self) -> dict[str, float]:
         """Return the scores of the deployed epoch, by the names of `SCORES`.
 
-        Accuracies are fractions: on test and validation images, and `chance_top1` for always
-        answering the most frequent class. `test_loss` is the cross-entropy. `leakage_nats`, which
-        is infinite without noise, is estimated from `leakage_images` images: the test images, and
-        as many training images as it takes to reach min(D, `MOST`) per class on average, because
-        the estimate needs more images than dimensions (see `cemlib.numerics.leakage`).
+        Accuracies are fractions: `top1` is for the test images, and `chance_top1` for always
+        answering the most frequent class. `leakage_nats`, infinite without noise, is estimated from
+        `leakage_images` images: the test images, and as many training images as it takes to reach
+        min(D, `MOST`) per class on average, as the estimate needs more images than dimensions.
         """
         test, val, deployed = self.data.test, self.data.val, self.defended.deployed
         device = test.images.device

@@ -2,13 +2,13 @@
 
 For images x with labels y, a surrogate R and a training penalty P, a step minimises
 
-    loss = CE(head(z~), y) + R(shape(z), y) + P(x, z, z~),   z = encoder(x),   z~ = channel(z)
+    loss = CE(head(z~), y) + R(shape(z), y) + P(x, y, z, z~),   z = encoder(x),   z~ = channel(z)
 
 where `shape` is the deterministic part of the channel. The gradient of R is multiplied by
-lambda_eff at the features, and not multiplied at the parameters of R.
+lambda_eff at the features, but not at the parameters of R.
 
 A step never waits for the device, loops over no samples or classes, and updates its tensors in
-place, so that on a GPU it can be replayed as one CUDA graph.
+place, so that on a GPU it can be replayed as a CUDA graph.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Defended:
 
     @property
     def modules(self) -> dict[str, nn.Module]:
-        """Return the modules that are trained, by name."""
+        """Return the trained modules by name."""
         parts = {"model": self.deployed.model, "surrogate": self.surrogate, "penalty": self.penalty}
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -64,7 +64,7 @@ class Step:
 
     Attributes:
         optimiser: SGD over the model and the surrogate; a penalty has its own optimiser.
-        noise: Generator of the release noise.
+        noise: Random generator of the release channel.
         monitor: Means over the epoch, and the first value that was not finite.
     """
 
@@ -88,11 +88,7 @@ class Step:
         self._replay = Replay(self.device, lambda: [noise, *(own.generators() if own else ())])
 
     def pass_over(self, number: int) -> Row:
-        """Train on all batches of a 1-based epoch, and return a row of its history.
-
-        Raises:
-            DivergedError: if a value of some batch is not finite.
-        """
+        """Train an epoch and return its row; raise DivergedError if a value is not finite."""
         # The dropout of the head draws from torch's global state.
         torch.manual_seed(derive(self.seed, "dropout", number))
         self.noise.manual_seed(derive(self.seed, "noise", number))
@@ -130,12 +126,12 @@ class Step:
         return [Rates(lr, strength(weight, lr, scaled)) for lr in lrs]
 
     def shuffle(self, number: int) -> None:
-        """Start the augmented batches of an epoch, the same ones at every call."""
+        """Start the augmented batches of an epoch, the same at every call."""
         order, draws = (generator(self.seed, name, number) for name in ("order", "augment"))
         self.batches.begin(order, draws)
 
     def __call__(self, size: int, rates: Rates) -> None:
-        """Train on a batch of the given size."""
+        """Train on the next batch, of the given size."""
         acting = self.defended.surrogate if rates.lambda_eff > 0 else None
         shared = (self._replay.shared(name, rate) for name, rate in vars(rates).items())
         update = partial(self._update, size, Rates(*shared), acting)
@@ -146,7 +142,6 @@ class Step:
             acting.replayed()
 
     def _update(self, size: int, rates: Rates, acting: Surrogate | None) -> None:
-        """Compute the loss of the next batch, and update the weights."""
         model, channel = self.defended.deployed.model, self.defended.deployed.channel
         penalty = self.defended.penalty
         images, labels = self.batches.take(size)
@@ -200,12 +195,11 @@ class _Fork(torch.autograd.Function):
 
 
 def fork(z: Tensor, factor: Rate) -> tuple[Tensor, Tensor, Tensor]:
-    """Return features for the task, features for the surrogate, and the norms of their gradients.
+    """Return z for the task, z (B, D) for the surrogate, and the norms of both gradients (2,).
 
-    The gradient of the surrogate's features (B, D) is multiplied by `factor`, and that of the
-    task's, shaped like z, is not. One backward pass of the summed losses gives the gradients of the
-    published code, which computes the surrogate's first, sets those of the encoder aside, and adds
-    them to the task's. The backward pass fills the two norms, the task's first.
+    The gradient of the surrogate's features is multiplied by `factor`. One backward pass of the
+    summed losses, which fills the norms, then gives the gradients of the published code, where the
+    surrogate and the task have a backward pass each.
     """
     norms = torch.zeros(2, dtype=z.dtype, device=z.device)
     task, penalty = _Fork.apply(z, factor, norms)
@@ -213,10 +207,7 @@ def fork(z: Tensor, factor: Rate) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def learning_rate(settings: TrainConfig, epoch: int, done: float = 0.0) -> float:
-    """Return the learning rate in a 1-based epoch of which the share `done` is over.
-
-    With `milestones` this is `lr` times `decay` for every milestone passed; see also `one_cycle`.
-    """
+    """Return the learning rate in a 1-based epoch of which the share `done` is over."""
     if settings.schedule == "one_cycle":
         share = (epoch - 1 + done) / settings.epochs
         return one_cycle(share, settings.lr, settings.warm_up)

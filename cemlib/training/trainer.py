@@ -1,7 +1,4 @@
-"""One training run: epochs of SGD on the defended objective, which can resume after any epoch.
-
-`begin` builds the trainer of a study: the network, its defence, and their initial weights.
-"""
+"""One training run: epochs of SGD on the defended objective, which can resume after any epoch."""
 
 import math
 import time
@@ -74,7 +71,7 @@ class Trainer:
         return row
 
     def pass_over(self, number: int) -> Row:
-        """Do the training steps of an epoch, without validation, fit and selection."""
+        """Prune and learn the metric if that is due, and do the training steps of an epoch."""
         if self.prune_before(number) and self.surrogate is not None:
             self.surrogate.reseed(derive(self.seed, "surrogate", number))
             self.surrogate.forget()
@@ -85,10 +82,7 @@ class Trainer:
         return self.step.pass_over(number)
 
     def prune_before(self, number: int) -> bool:
-        """Prune the client if that is due, and return whether it was.
-
-        The optimiser of its smaller weights starts anew.
-        """
+        """Prune the client and begin a new optimiser, if that is due; return whether it was."""
         pruning = self.defended.pruning
         if pruning is None or self.client_widths is not None or number <= pruning.epoch:
             return False
@@ -97,7 +91,7 @@ class Trainer:
         return True
 
     def _validate(self, number: int) -> Row:
-        """Return scores of the validation images, and the leakage estimated from them."""
+        """Return the scores of the validation images, and the leakage estimated from them."""
         val, deployed = self.data.val, self.deployed
         features = deployed.features(val.images)
         noise = generator(self.seed, "val_noise", number, self.device)
@@ -127,7 +121,7 @@ class Trainer:
         return [min(LARGE_PART, count - start) for start in range(0, count, LARGE_PART)]
 
     def state(self) -> State:
-        """Return a copy of everything that a checkpoint holds besides the history."""
+        """Return a copy of all that a checkpoint holds besides the history."""
         best = self.selection
         tensors = training_state(self._parts) | pack("best", best.weights)
         return tensors, {"best": {"epoch": best.epoch, "score": best.score}}
@@ -150,14 +144,12 @@ class Trainer:
 
 
 def begin(study: Study, defence: str, seed: int, data: Prepared, network: Network) -> Trainer:
-    """Return a new trainer of one defence of a study, on the device of the data.
+    """Return the trainer of one defence of a study at its start, on the device of the data.
 
-    `network` returns a new split network, with weights from torch's global random state, which is
-    set from the seed.
+    `network` is called once, with torch's global random state set from the seed.
 
     Raises:
-        ConfigError: if the network or its defence cannot be built as configured, or has no weight
-            to train.
+        ConfigError: if the network or its defence cannot be built, or has no weight to train.
     """
     wanted, settings = study.defence(defence), study.training(defence)
     section, place = wanted.surrogate, f"defences.{defence}"
@@ -195,7 +187,7 @@ def begin(study: Study, defence: str, seed: int, data: Prepared, network: Networ
 
 
 def _check_trained(model: SplitModel, defence: DefenceConfig) -> None:
-    """Raise a ValueError if the training, or the loss that a defence adds, can change no weight."""
+    """Raise ValueError if the training, or the loss that a defence adds, can change no weight."""
     adds = defence.surrogate is not None or defence.penalty is not None
     part, kind = (model.encoder, "client") if adds else (model, "network")
     if not any(weights.requires_grad for weights in part.parameters()):

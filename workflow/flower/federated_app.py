@@ -1,9 +1,9 @@
 """Carry out the same rounds across processes, with Flower (see docs/federated.md).
 
-Each SuperNode trains the client `partition-id` of its configuration as `Federation` would train it;
-the server asks, averages and scores as `Federation` does, with answers from other processes. Every
-process reads the study's configuration, its prepared data and, if the variant mixes, the generators
-that `cemlib run --only gans` has written.
+Each SuperNode trains the client `partition-id` as `Federation` would train it; the server asks,
+averages and scores as `Federation` does, with answers from other processes. Every process reads the
+study's configuration, its prepared data and, if the variant mixes, the generators written by
+`cemlib run --only gans`.
 """
 
 import time
@@ -35,20 +35,16 @@ server = ServerApp()
 
 @dataclass(kw_only=True)
 class RemoteFederation(Federation):
-    """A federation whose clients are other processes.
-
-    Attributes:
-        grid: Sends messages to them.
-        nodes: Their addresses by client.
-    """
+    """A federation whose clients are other processes, at the addresses `nodes`, by client."""
 
     grid: Grid
     nodes: dict[int, int]
 
     def answers(self, members: Sequence[int], number: int) -> tuple[Weights, Tensor]:
-        """Ask the members' processes for their answers, and the losses if there are any.
+        """Return the answers of the members' processes, and their losses.
 
-        The answer of a process that fails, or whose tensors do not match the weights, is NaN.
+        The answer of a process that fails, or whose tensors do not match the weights, is NaN,
+        without a loss.
         """
         weights = ArrayRecord(torch_state_dict=dict(self.weights))
         content = RecordDict({"weights": weights, "round": ConfigRecord({"number": number})})
