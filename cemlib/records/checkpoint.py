@@ -38,8 +38,7 @@ class Checkpoint:
     """The checkpoint of one job.
 
     Attributes:
-        folder: Its folder, whose name holds a hash of everything that decides the job's result, so
-            that other settings have another checkpoint.
+        folder: Its folder, whose name holds a hash of everything that decides the job's result.
         interval: Least number of seconds between two writes; it does not affect any result.
     """
 
@@ -59,10 +58,7 @@ class Checkpoint:
         return "/".join(self.folder.parts[-2:])
 
     def load(self) -> State | None:
-        """Return what was saved last, or None if there is nothing to resume.
-
-        A file that cannot be trusted is not resumed from; a line on standard error says so.
-        """
+        """Return what was saved last, or None; a line on standard error says if it is unusable."""
         if not self.path.is_file():
             return None
         try:
@@ -139,10 +135,7 @@ class Learner(Protocol):
 class Resumed:
     """Train a learner to its end, from its checkpoint if there is one.
 
-    Attributes:
-        learner: The training.
-        checkpoint: Checkpoint of the job.
-        start: Start of the job by `time.perf_counter`, minus the time of killed jobs.
+    The `start` is that of the job by `time.perf_counter`, minus the time of killed jobs.
     """
 
     learner: Learner
@@ -163,12 +156,9 @@ class Resumed:
         return time.perf_counter() - self.start
 
     def remaining(self, title: str, total: int, shown: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Carry out the remaining epochs, yielding a row of the history before its state is kept.
+        """Carry out the epochs left of `total`, yielding each row before its state is kept.
 
-        Args:
-            title: Title of the progress.
-            total: Number of epochs or rounds, those done before included.
-            shown: Columns of the history that the progress shows.
+        The progress shows the `title`, and the columns `shown` of the history.
         """
         learner = self.learner
         report = progress(title, total, len(learner.history))

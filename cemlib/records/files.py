@@ -25,12 +25,9 @@ def atomic(path: Path, size: int | None = None) -> Iterator[Path]:
 
     A reader sees the old file or the whole new one, never a part, whatever interrupts the writer.
 
-    Args:
-        path: The file.
-        size: Its number of bytes if known, for the error message when the disk is full.
-
     Raises:
-        FileError: if the disk is full or fails, or if writing is not permitted.
+        FileError: if the disk is full or fails, or writing is not permitted; with ``size``, in
+            bytes, the message says how much is needed.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -83,11 +80,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_record(path: Path, keys: Iterable[str]) -> dict[str, Any]:
-    """Read a JSON object that has the given keys.
-
-    Raises:
-        FileError: if the file is missing, is not a JSON object or lacks one of the keys.
-    """
+    """Read a JSON object; raise FileError if it is missing, not one, or lacks one of the keys."""
     return parse_record(path, _read(path), keys)
 
 
@@ -129,8 +122,7 @@ def save_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
 def load_tensors(path: Path) -> "dict[str, Tensor]":
     """Read the named tensors of a safetensors file, on the CPU, in the order of their names.
 
-    safetensors 0.8 returns them in random order. Reading the file at once avoids `load_file`, which
-    never frees the names it has read.
+    safetensors 0.8 returns them in random order, and its `load_file` never frees the names it read.
 
     Raises:
         FileError: if the file is missing or damaged.

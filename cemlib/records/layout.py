@@ -22,14 +22,14 @@ class _Below:
 
 @dataclass(frozen=True)
 class Folder:
-    """Files that every finished result has, such as a repeat of collaborative labelling.
+    """Files of a result, such as a repeat of collaborative labelling.
 
     Attributes:
         metrics: Status, scores and provenance.
         history: Learning curve, one line per epoch; empty for a closed-form attack.
         config: The slice of the configuration that a run used.
         per_image: Scores of every image, or the answers about it.
-        leaves: Names of the attributes for the files of a finished result, in its job's order.
+        leaves: Those of the attributes that a finished result has, in its job's order.
     """
 
     leaves: ClassVar[tuple[str, ...]] = ("config", "history", "per_image", "metrics")
@@ -41,7 +41,7 @@ class Folder:
     per_image = _Below("per_image.parquet")
 
     def files(self) -> tuple[Path, ...]:
-        """Return every file that a finished result leaves."""
+        """Return the files of a finished result."""
         return tuple(getattr(self, name) for name in self.leaves)
 
 
@@ -50,7 +50,6 @@ class AttackFolder(Folder):
     """Files of one attack with one kind of knowledge on one run.
 
     Attributes:
-        attacker: Parameters of the attacker.
         reconstructions: Picture of originals above their reconstructions.
         extremes: The same picture of the least and the most protected images.
     """
@@ -63,11 +62,7 @@ class AttackFolder(Folder):
 
 @dataclass(frozen=True)
 class RunFolder(Folder):
-    """Files of one trained classifier.
-
-    Attributes:
-        model: Weights of the split model as deployed.
-    """
+    """Files of one trained classifier; `model` has the weights of the split model as deployed."""
 
     model = _Below("model.safetensors")
     leaves = ("model", "config", "history", "metrics")
@@ -79,11 +74,9 @@ class RunFolder(Folder):
 
 @dataclass(frozen=True)
 class GansFolder(Folder):
-    """Files of the GANs of a federation's clients, of one seed.
+    """Files of the GANs of a federation's clients, of one seed; `generators` are stacked.
 
-    Attributes:
-        generators: Every client's generator, stacked.
-        course: Images generated from fixed noise at some epochs.
+    The `course` has images generated from fixed noise at some epochs.
     """
 
     generators = _Below("generators.safetensors")
@@ -97,14 +90,10 @@ class Layout:
 
     Attributes:
         config: The whole configuration with its defaults, as the workflow's jobs read it.
-        data: Folder of the prepared data.
         prepared: The prepared images, labels and splits.
         prepared_facts: Classes, statistics, counts and checksum of the prepared data.
         part: Folder below `root` that its report goes to; empty for `root` itself.
         cost: Measured cost of the cryptography of collaborative labelling.
-        tables: Folder of the tables.
-        figures: Folder of the figures.
-        logs: Folder of the logs of jobs.
     """
 
     root: Path
@@ -155,10 +144,7 @@ def run_of(place: _Place) -> _Place:
 
 
 def identity(place: Path) -> dict[str, str]:
-    """Return kind, defence, seed, and for an attack its name and knowledge, of a result folder.
-
-    The judge's folder names no seed.
-    """
+    """Return a result folder's kind, defence, seed (not the judge's), attack and knowledge."""
     if (run := run_of(place)) == place:
         name, seed, number = place.name.partition("seed")
         return {"kind": "run"} | (

@@ -1,7 +1,6 @@
 """Locks on files: one runner on the results of a study, one tracker on a database.
 
-The operating system holds a lock, and frees it when the process ends, however it ends, so that no
-stale lock is ever left. Snakemake has a lock of its own, and the two do not know of each other.
+The operating system frees a lock when its process ends, however it ends, so that none goes stale.
 """
 
 import fcntl
@@ -20,14 +19,9 @@ from cemlib.records.files import FileError, unwritable
 def locked(path: Path, fault: str, patience: float = 0.0) -> Iterator[None]:
     """Hold the lock on a file, which is created if it is missing, within this context.
 
-    Args:
-        path: The file.
-        fault: What the process that holds it does, and what to do about it, for the message.
-        patience: Seconds to wait for that process.
-
     Raises:
-        FileError: if another process, which the message names, holds it for longer, or if the
-            file cannot be written.
+        FileError: if another process holds it for more than `patience` seconds (the message names
+            it; `fault` says what it does, and what to do), or if the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -52,9 +52,8 @@ _WRITTEN = ("results", "docs", "README.md", "CHANGELOG.md", "config/README.md") 
 def source_files(*entries: str, **members: str | None) -> tuple[Path, ...]:
     """Return the source files that decide a job's result, sorted; cached, as jobs share them.
 
-    Args:
-        entries: Modules the job starts from, such as `cemlib.training.job`.
-        members: The member of each plug-in package that the job uses, such as `surrogates="gated"`.
+    The job starts from the modules `entries`, such as `cemlib.training.job`, and uses one of the
+    `members` of a plug-in package, such as `surrogates="gated"`.
     """
     chosen = (_member(kind, name) for kind, name in members.items() if name is not None)
     waiting, seen = [*entries, *chosen], dict[str, Path]()
@@ -171,8 +170,7 @@ def library_versions() -> dict[str, str]:
 def git_state() -> dict[str, Any]:
     """Return the commit of the package's checkout, and whether its tracked files were changed.
 
-    Pages and published tables do not count: they decide no number, and are written while studies
-    run.
+    Pages and published tables do not count: they decide no number, and change while studies run.
     """
     is_tracked = bool(_git("ls-files", "__init__.py"))  # else it is another project's repository
     commit = _git("rev-parse", "HEAD") if is_tracked else ""
@@ -239,12 +237,8 @@ def _source(path: Path) -> str:
 
 @cache
 def _imports(module: str) -> tuple[str, ...]:
-    """Return the modules of this package that a module imports.
-
-    They are found by a pattern, since every job looks for them when it starts: with syntax trees
-    that would take 0.3 s longer.
-    """
-    found = set[str]()
+    """Return the modules of this package that a module imports."""
+    found = set[str]()  # by a pattern: syntax trees would add 0.3 s to the start of every job
     for start, names in _IMPORT.findall(_source(_file(module))):
         found.update((start, *(f"{start}.{name}" for name in _WORD.findall(names))))
     return tuple(sorted(n for n in found if n.startswith("cemlib.") and _file(n).is_file()))

@@ -1,8 +1,7 @@
 """The title, unit, scale and better side of every score of a study.
 
-Tables, figures, sentences, the results page, MLflow and the command line take them from here, and
-also the mark of a number that rests on an attack which had not converged (by the rule of
-`cemlib.attacks.budget`; a closed-form attack has nothing to converge).
+Tables, figures, sentences, MLflow and the command line take them from here, and also the mark of a
+number that rests on an attack which had not converged (by the rule of `cemlib.attacks.budget`).
 """
 
 import math
@@ -19,31 +18,18 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Score:
-    """The format of a score, and the direction in which it favours the defender.
+    """The format of a score, and the direction in which it favours the defender."""
 
-    Attributes:
-        title: Name in tables.
-        better: The side that is better for the defender.
-        decimals: Decimals that it is written with.
-        unit: Unit of the written value; may be empty.
-        scale: Factor from the value in a record to the written value.
-        digits: Least number of significant digits of the smallest value in a column.
-        of_runs: Whether it is a score of the classifier, not of an attack.
-        phrase: Name in sentences; empty for "worst-case" and the title.
-        gain: Adjective for the better side, as in "higher = more private".
-        bounds: Least and greatest possible value, in the unit of records.
-    """
-
-    title: str
-    better: Literal["higher", "lower"]
-    decimals: int
-    unit: str = ""
-    scale: int = 1
-    digits: int = 0
-    of_runs: bool = False
-    phrase: str = ""
-    gain: str = "private"
-    bounds: tuple[float, float] = (-math.inf, math.inf)
+    title: str  # in tables
+    better: Literal["higher", "lower"]  # for the defender
+    decimals: int  # that it is written with
+    unit: str = ""  # of the written value
+    scale: int = 1  # factor from the value in a record to the written value
+    digits: int = 0  # least number of significant ones of the smallest value in a column
+    of_runs: bool = False  # whether it is a score of the classifier, not of an attack
+    phrase: str = ""  # name in sentences; empty for one made from the title
+    gain: str = "private"  # adjective for the better side, as in "higher = more private"
+    bounds: tuple[float, float] = (-math.inf, math.inf)  # possible values, in the unit of records
 
     @property
     def heading(self) -> str:

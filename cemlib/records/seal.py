@@ -1,7 +1,7 @@
 """Checksums of results, in the record that a job writes last.
 
 A flipped bit in a weight or a score would change a number without any error. So every reader of a
-result compares its files with the checksums that its job wrote.
+result compares its files with them.
 """
 
 import hashlib
@@ -25,11 +25,7 @@ def write_sealed(path: Path, record: Mapping[str, Any], files: Iterable[Path] = 
 
 
 def read_sealed(path: Path, keys: Iterable[str] = ()) -> dict[str, Any]:
-    """Read a record and check it.
-
-    Raises:
-        FileError: if it is missing, lacks one of the keys, or differs from what was written.
-    """
+    """Read a record; raise FileError if it is missing, lacks a key, or is not as it was written."""
     found = read_record(path, keys)
     check_record(path, found)
     return found
@@ -42,11 +38,7 @@ def check_record(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def check_files(path: Path, record: Mapping[str, Any], files: Iterable[Path]) -> None:
-    """Compare files with their checksums in the record at `path`; missing files are skipped.
-
-    Raises:
-        FileError: if one differs.
-    """
+    """Raise FileError if a file that exists differs from its checksum in the record at `path`."""
     check_sums(path, record, {file.name: sha256(file) for file in files if file.is_file()})
 
 

@@ -1,8 +1,7 @@
 """Tables, figures and the results page of a study, made from the files of its result folder.
 
-`cemlib.report.build` writes tables and figures, `cemlib.report.page` the page;
-`cemlib.report.figures` is the table of all figures. Only names are here, so that a workflow can ask
-for them without loading pandas and matplotlib.
+Only names are here, so that a workflow can ask for them without loading pandas and matplotlib.
+`cemlib.report.build` writes tables and figures, `cemlib.report.page` the page.
 """
 
 from pathlib import Path

@@ -1,13 +1,12 @@
 """Tabulate the privacy of a study's families at the same accuracies.
 
-The mean curve of a family is read at an accuracy, and a jackknife over the seeds says how far to
-trust the number. With n seeds, t read off the curve of all and t(s) off that without seed s,
+A family's mean curve is read at an accuracy. The intervals and paired tests are Student's on the n
+pseudo-values of a jackknife over the seeds: with t read off the curve of all, t(s) without seed s,
 
     pseudo-value of s = n t - (n - 1) t(s), shifted so that the mean of all is t
 
-The mean, Student-t interval and paired tests are those of the n pseudo-values. So every seed counts
-at every accuracy, even one that is more accurate at all strengths. The shift leaves out the
-jackknife's bias correction, which would carry t beyond all seeds where a curve has a kink.
+So every seed counts at every accuracy, even one that is more accurate at all strengths. The shift
+leaves out the jackknife's bias correction, which would carry t beyond all seeds at a curve's kink.
 
 Source: Tukey, "Bias and confidence in not-quite large samples", Annals of Mathematical Statistics
 29, 1958.
@@ -34,17 +33,14 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
     Returns:
         One row per knowledge, accuracy and family. The means and 95 % intervals of the scores are
         NaN where the mean curve, or that of all seeds but one, does not reach the accuracy;
-        ``<setting>_mean`` is the strength at which it does. ``n_failed`` results failed, and are
-        not on the curve. If it is read from a defence with such a result, the seed of this result
-        is left out of the curve and of ``n_seeds``. On ``n_unconverged`` seeds an attack had not
-        converged on one of the defences between which the curve, or that of all seeds but one, was
-        read; ``n_unconverged_recon`` counts the same for the attack that ``recon_top1`` is quoted
-        from. The paired ``difference`` in MSE is from the first family, on the seeds that both
-        have; Holm's correction is over all rows. ``detectable`` is the difference that the test
-        finds with a probability of 80 %, given the spread; with Holm's correction it must be
-        larger. ``unconverged`` names the sides of a difference that rest on such a seed; the
-        ``verdict`` is that of `with_verdicts`, `AT_CHANCE` where one of these defences is at
-        chance.
+        ``<setting>_mean`` is the strength at which it does. Of the ``n_failed`` failed results,
+        those of a defence that the curve is read from remove their seeds from the curve and from
+        ``n_seeds``. On ``n_unconverged`` seeds an attack had not converged on a defence that the
+        curve, or that of all seeds but one, is read from; ``n_unconverged_recon`` counts the same
+        for the attack that ``recon_top1`` is quoted from. The paired ``difference`` in MSE is from
+        the first family, on the seeds that both have; ``unconverged`` names its sides that rest on
+        such a seed. ``detectable`` is the difference that the test finds with a probability of
+        80 % before Holm's correction, which is over all rows (see `with_verdicts`).
     """
     rows: list[Row] = []
     for knowledge, there in points.groupby("knowledge", sort=False):
@@ -59,13 +55,9 @@ def tradeoff_table(points: pd.DataFrame, sweeps: Sweeps) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Curves:
-    """The mean curves of a family, for one knowledge.
+    """The mean curves of a family's `sweep_points`, for one knowledge.
 
-    Attributes:
-        points: its points, as `sweep_points` returns them.
-        whole: the curve of all seeds.
-        without: the curve of all other seeds, by the seed that is left out; a seed whose results
-            all failed has none.
+    `without` has, for each seed with a result, the curve of all other seeds.
     """
 
     points: pd.DataFrame
@@ -80,9 +72,9 @@ class Curves:
         return cls(points, mean_curve(points), without)
 
     def at(self, accuracy: float) -> "Curves":
-        """Return the curves of the seeds that have all results from which they are read there.
+        """Return the curves without the seeds that failed on a defence from which they are read.
 
-        A seed without one would count as an estimate that agrees exactly with the mean.
+        Such a seed would count as an estimate that agrees exactly with the mean.
         """
         failed = self.points[_failed(self.points)]
         read = failed["defence"].isin(_neighbours(self.whole, accuracy))
@@ -186,10 +178,8 @@ def _neighbours(curve: pd.DataFrame, accuracy: float) -> list[str]:
 
 
 def _paired(ours: Curves, theirs: Curves, accuracy: float) -> tuple[Curves, Curves]:
-    """Return both sides on the seeds that both have where they are read.
-
-    Without some seeds a curve may be read from other defences, some of whose results failed.
-    """
+    """Return both sides on the seeds that both have where they are read."""
+    # Without some seeds a curve may be read from other defences, some of whose results failed.
     while ours.without.keys() != theirs.without.keys():
         shared = ours.without.keys() & theirs.without.keys()
         kept = [each.points[each.points["seed"].isin(shared)] for each in (ours, theirs)]

@@ -30,8 +30,7 @@ _CURVES = {"val_mse": "MSE of held-out\nreconstructions", "percent": "identified
 def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
     """Draw error and identified share of held-out reconstructions while a decoder trains.
 
-    The attack is `decoder` or, without it, the first that recorded the error. There is a column for
-    each knowledge.
+    The attack is `decoder` or, without it, the first that recorded the error.
     """
     style, knowledges = looks(present(attacks, defences)), list(attacks["knowledge"].unique())
     keys = ("attack", "knowledge", "defence", "converged")

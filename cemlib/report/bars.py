@@ -20,11 +20,7 @@ _CLEAR: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0
 
 
 def overview(runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
-    """Draw test accuracy, and for each attacker knowledge the worst-case MSE, as bars from zero.
-
-    A dashed line is the MSE of the mean image, if it is known. A defence whose classifier is at
-    chance on some seed is labelled so.
-    """
+    """Draw test accuracy, and for each attacker knowledge the worst-case MSE, as bars from zero."""
     chance = set(runs.loc[at_chance(runs), "defence"])
     names = {
         name: f"{readable(name)}{' (chance)' if name in chance else ''}"
@@ -75,11 +71,7 @@ def _bars(
     score: str,
     written: Callable[[float], str],
 ) -> None:
-    """Draw horizontal bars from zero, first defence on top, the number beside each.
-
-    `names` has the labels of the defences. The bars of defences with an attack that had not
-    converged are hollow and marked.
-    """
+    """Draw a bar for each defence, labelled by `names`; hollow if an attack had not converged."""
     late = set(rows.loc[unconverged(rows, score), "defence"])
     for place, (name, look) in enumerate(looks([*names]).items()):
         values = SCORES[score].scale * rows.loc[rows["defence"] == name, score]

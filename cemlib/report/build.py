@@ -31,14 +31,12 @@ from cemlib.report.writer import Document, csv, html, latex, markdown
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a study, from which its figures are drawn.
+    """The results of a study, from which its tables and figures are made.
 
     Attributes:
-        runs: runs as `cemlib.report.tables.collect` returns them.
-        attacks: attacks as `collect` returns them; may be empty.
-        defences: order of the study.
+        runs: as `cemlib.report.tables.collect` returns them, and so ``attacks``, perhaps empty.
+        defences: all defences, in the order of the study.
         reference: the defence that others are compared with (see `comparisons_table`).
-        sweeps: sweeps of the study, perhaps none.
         surrogates: the defences whose training has a surrogate.
         has_images: whether the folders of runs and attacks are present; without them, intervals
             over images and figures that need more than the tables are left out.
@@ -84,16 +82,12 @@ def write_tables(
 ) -> list[Path]:
     """Write `TABLES`, and for a study with sweeps `SWEEP_TABLES`; return the files.
 
-    Args:
-        results: results of runs and attacks.
-        root: folder of the experiment; runs.csv names folders relative to it.
-        out: folder to write to.
-        stale: notes to put first, which name the results that were made with other settings.
+    runs.csv names folders relative to `root`, the folder of the experiment. The notes in `stale`,
+    which name the results that were made with other settings, are put first.
 
     Raises:
         FileError: if the scores of single images are missing.
-        ValueError: if a result's defence is not among those of the results, or the reference has
-            no result.
+        ValueError: if a result's defence is not listed, or the reference has no result.
     """
     runs = runs_table(results.runs, results.attacks, results.defences, root)
     summary, compared = results.summary, results.compared
@@ -126,13 +120,12 @@ def write_tables(
 
 
 def write_figures(results: Results, out: Path, part: str = WHOLE, note: str = "") -> list[Path]:
-    """Write the figures of one part of the report as PNG and PDF; return the files.
+    """Write the figures of one part as PNG and PDF, with `note` above each; return the files.
 
-    Some are drawn from the histories and pictures beside the metrics files. The part about
-    trainings needs no results of attacks. `note` is printed above every figure.
+    The part about trainings needs no results of attacks.
 
     Raises:
-        FileError: if one of these files is missing or damaged.
+        FileError: if a history or a picture beside the metrics files is missing or damaged.
     """
     drawn = figures(results, part)
     return [path for name, draw in drawn.items() for path in save(draw(), out, name, note)]
@@ -151,14 +144,10 @@ def figures(results: Results, part: str = WHOLE) -> dict[str, Callable[[], Figur
 
 
 def pooled(results: Results, root: Path, table: Path) -> Results:
-    """Return results together with those of a published ``runs.csv``.
+    """Return results together with those of other seeds in a published ``runs.csv``.
 
-    Intervals over single images are left out, since the published results have no images.
-
-    Args:
-        results: results of the seeds that the table lacks.
-        root: folder of the experiment.
-        table: the published table.
+    Intervals over single images are left out, since the published results have no images. `root` is
+    the folder of the experiment.
 
     Raises:
         FileError: if there is no such table, a run is in both, or the table is of another

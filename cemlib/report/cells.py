@@ -38,10 +38,7 @@ def difference(scale: float = 1.0) -> Cell:
 
 
 def mean(name: str, decimals: int, scale: float = 1.0, late: str = "") -> Cell:
-    """Make cells of a mean with the half width of its interval.
-
-    They are marked where the column ``late`` counts attacks that had not converged.
-    """
+    """Make cells of a mean ± half its interval, marked as unconverged where ``late`` is above 0."""
 
     def cell(row: Row) -> str:
         found, high = row[f"{name}_mean"], row[f"{name}_ci_high"]

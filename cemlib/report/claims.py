@@ -63,10 +63,7 @@ def _part(title: str, told: Sequence[str]) -> list[str]:
 
 
 def sentences(table: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the claims about every defence of `comparisons_table`, for each knowledge.
-
-    Of `tradeoff_table` these are about every family, for each knowledge and accuracy.
-    """
+    """Return the claims of `comparisons_table` (`tradeoff_table`) by knowledge (and accuracy)."""
     if "family" in table:
         return _sentences_of_sweeps(table)
     accuracy = {row["defence"]: row for row in records(table) if row["metric"] == "top1"}
@@ -93,10 +90,7 @@ def _sentences_of_sweeps(table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def warnings(summary: pd.DataFrame) -> list[str]:
-    """Return a sentence for each worst case of `summary_table` that says nothing about a defence.
-
-    It says nothing if the classifier is at chance, or if the strongest attack is the mean image.
-    """
+    """Return a sentence for each worst case of `summary_table` that tells nothing of a defence."""
     worst = summary[summary["attack"] == WORST_CASE]
     chance = worst[worst["n_at_chance"] > 0].drop_duplicates("defence")
     found = [
@@ -148,13 +142,10 @@ def _is_tested(row: Row) -> bool:
 
 
 def _amount(row: Row) -> str:
-    """Return a difference and its interval with signs, in the unit of its tables.
-
-    All have as many decimals as the largest needs, since the digits of a mean near 0 may be
-    rounding errors.
-    """
+    """Return a difference and its interval with signs, in the unit of its tables."""
     scale = SCORES[row["metric"]].scale
     values = [scale * row[key] for key in ("difference", "ci_low", "ci_high")]
+    # As many decimals as the largest needs: the digits of a mean near 0 may be rounding errors.
     places = decimals(max(abs(value) for value in values if math.isfinite(value)))
     mean, *ends = (f"{value:+z.{places}f}".replace("-", "−") for value in values)
     return mean if math.isnan(row["ci_low"]) else f"{mean} [{', '.join(ends)}]"

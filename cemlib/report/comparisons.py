@@ -30,18 +30,16 @@ _COLUMNS = (
 def comparisons_table(
     runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str], reference: str | None
 ) -> pd.DataFrame:
-    """Return paired differences of every defence from a reference, on the seeds that both have.
+    """Return paired differences of every defence from a reference (None: `default_reference`).
 
     The scores are top-1, and for each knowledge the worst case's MSE, SSIM and identification on
-    one release. The rows are in the order of ``defences``. If no reference is given, it is the
-    `default_reference`.
+    one release, each in the order of ``defences``.
 
     Returns:
         ``difference`` is defence minus reference with its 95 % interval over the seeds; scores of
         attacks are means over ``n_images`` images. `with_image_intervals` fills in ``boot_low`` and
-        ``boot_high``. Only rows of the MSE have p, ``p_holm`` and a ``verdict`` (see
-        `with_verdicts`). ``unconverged`` names the sides whose score rests, on a seed of the pairs,
-        on an attack that had not converged.
+        ``boot_high``, `with_verdicts` ``p_holm`` and ``verdict``. ``unconverged`` names the sides
+        that rest, on a seed of the pairs, on an attack that had not converged.
 
     Raises:
         ValueError: if the reference has no result.
@@ -99,12 +97,9 @@ def with_image_intervals(table: pd.DataFrame, attacks: pd.DataFrame) -> pd.DataF
 def with_verdicts(table: pd.DataFrame, tested: "pd.Series[bool]") -> pd.DataFrame:
     """Return a table of differences with ``p_holm``, corrected over all rows, and ``verdict``.
 
-    The column ``at_chance``, whether a row rests on a classifier at chance, is not in the result.
-    The verdict on a tested row is `UNCONVERGED` where ``unconverged`` names a side, `AT_CHANCE`
-    where it has a p value and is ``at_chance``, none without a p value, ``higher`` or ``lower``
-    where ``p_holm`` is below .05, and `NOT_SHOWN` elsewhere; other rows have none. A row with one
-    of the first two verdicts still counts in Holm's correction: otherwise an attack that was
-    stopped early would make the p values of the others smaller.
+    A tested row that rests on an unconverged attack, or (by the column ``at_chance``, which is
+    dropped) on a classifier at chance, has that as its verdict. It still counts in Holm's
+    correction: otherwise an attack that was stopped early would make the other p values smaller.
     """
     corrected = pd.Series(holm(table["p"].tolist()), table.index)
     difference, shown = table["difference"], corrected < 1 - LEVEL

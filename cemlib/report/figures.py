@@ -1,9 +1,8 @@
 """The table of all figures, which plan, workflow, page and publishing read.
 
-To add a figure, write a function in this folder that draws it, and an entry in `FIGURES`. The
-function is given the attributes of `cemlib.report.build.Results` that its parameters name, and the
-value that replaces the braces in the figure's name. Nothing here imports matplotlib, since a
-workflow asks for the names.
+A function that draws one is given the attributes of `cemlib.report.build.Results` that its
+parameters name, and the value that replaces the braces in the figure's name. Nothing here imports
+matplotlib, since a workflow asks for the names.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,28 +18,16 @@ PICTURES, UTILITY, TRAINING = CATEGORIES
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure, or in `FIGURES` one for each score or knowledge.
+    """One figure, or in `FIGURES` one for each score or knowledge."""
 
-    Attributes:
-        name: name of its files without extension, perhaps with ``{score}`` or ``{knowledge}``.
-        function: the function that draws it, as module and name below `cemlib.report`.
-        title: may have the same braces.
-        category: one of `CATEGORIES`.
-        caption: how to read it.
-        part: the job of the report that draws it.
-        needs: ``releases`` or ``sweeps``, if only studies with several numbers of releases, or
-            with sweeps, have the figure.
-        chosen: the value that replaced the braces, by ``score`` or ``knowledge``.
-    """
-
-    name: str
-    function: str
-    title: str
-    category: str
-    caption: str
-    part: str = WHOLE
-    needs: str = ""
-    chosen: Mapping[str, str] = field(default_factory=dict)
+    name: str  # of its files without extension, perhaps with `{score}` or `{knowledge}`
+    function: str  # that draws it, as module and name below `cemlib.report`
+    title: str  # perhaps with the same braces
+    category: str  # one of `CATEGORIES`
+    caption: str  # how to read it
+    part: str = WHOLE  # the job of the report that draws it
+    needs: str = ""  # `releases` (several numbers) or `sweeps`, if it needs a study with them
+    chosen: Mapping[str, str] = field(default_factory=dict)  # what replaced the braces, by its name
 
 
 FIGURES = (
@@ -145,10 +132,7 @@ FIGURES = (
 def drawings(
     part: str, knowledges: Sequence[str], releases: Iterable[int], sweeps: bool
 ) -> Iterator[Drawing]:
-    """Yield the figures that a job of the report draws, with their braces replaced.
-
-    `releases` has the numbers of releases that the attacks of the study see.
-    """
+    """Yield the figures of a part, braces replaced; `releases` are the numbers that attacks see."""
     has = {"": True, "releases": len({*releases}) > 1, "sweeps": sweeps}
     choices = {"score": ("mse", "ssim"), "knowledge": knowledges}
     for figure in FIGURES:

@@ -27,8 +27,7 @@ class Sweeps:
 
     Attributes:
         families: for each sweep by name, the settings of its defences by their names.
-        match_accuracy: the accuracies that the configuration names, in %; if empty, `targets`
-            chooses one.
+        match_accuracy: accuracies in % from the configuration; if empty, `targets` chooses one.
     """
 
     families: Mapping[str, Mapping[str, Settings]] = field(default_factory=dict)
@@ -58,9 +57,8 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
     """Return one row per family, knowledge, defence and seed, a point of the plane.
 
     It has ``accuracy`` in %, the ``leakage_nats`` of the run, the other `SCORES_OF_POINTS` of the
-    worst case, and the swept numbers by their keys; NaN where a result failed. ``unconverged`` is 1
-    where the attack had not converged, and ``unconverged_recon`` where the one that ``recon_top1``
-    is quoted from had not; ``at_chance`` is 1 where the classifier is.
+    worst case, and the swept numbers by their keys; NaN where a result failed. ``unconverged`` (for
+    ``recon_top1``: ``unconverged_recon``) is 1 where the attack quoted had not converged.
     """
     of_runs = runs[["defence", "seed", "top1", "leakage_nats"]].assign(
         at_chance=at_chance(runs).astype(float)
@@ -83,11 +81,7 @@ def sweep_points(runs: pd.DataFrame, attacks: pd.DataFrame, sweeps: Sweeps) -> p
 
 
 def mean_curve(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the curve of a family: the efficient means of its defences over the seeds.
-
-    The points must be those of one family and knowledge. There is a row per defence, by its name,
-    from the least accurate to the most.
-    """
+    """Return the curve of one family and knowledge: the `front` of its means, by defence."""
     there = points.dropna(subset=["accuracy", "mse"])
     return front(there.groupby("defence", sort=False).mean(numeric_only=True))
 
@@ -110,9 +104,7 @@ def front(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def along(curve: pd.DataFrame, column: str, accuracy: float) -> float:
-    """Return a column of a `mean_curve` at an accuracy in %, linear between neighbours.
-
-    It is NaN outside the curve's accuracies, since nothing is extrapolated.
+    """Return a column of a `mean_curve` at an accuracy in %, linear between rows; NaN beyond them.
 
     Example:
         >>> curve = pd.DataFrame({"accuracy": [90.0, 94.0], "mse": [0.3, 0.1]})
@@ -125,10 +117,9 @@ def along(curve: pd.DataFrame, column: str, accuracy: float) -> float:
 
 
 def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
-    """Return the accuracies in % at which privacy is compared.
+    """Return the accuracies in % at which privacy is compared: the configured ones, if any.
 
-    These are the configured ones. If there are none, it is the middle of the range that all curves
-    of one knowledge cover; the list is empty if they have no range in common.
+    Otherwise it is the middle of the range that all curves of one knowledge cover, if there is one.
     """
     if sweeps.match_accuracy:
         return list(sweeps.match_accuracy)
@@ -141,9 +132,8 @@ def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
 def equally_accurate(names: Sequence[str], points: pd.DataFrame, sweeps: Sweeps) -> list[str]:
     """Return the names of defences, but of each sweep only one, at about the same accuracy.
 
-    It is the efficient one whose mean accuracy is nearest to the last of those at which the sweeps
-    are compared. If they are not compared anywhere, all names are returned. The points must have
-    one knowledge.
+    It is the efficient one whose mean is nearest to the last of the `targets`; if there are none,
+    all names are returned. The points must have one knowledge.
     """
     if not (compared := targets(points, sweeps)):
         return [*names]

@@ -32,12 +32,10 @@ def reconstructions(
     sweeps: Sweeps,
     knowledge: str,
 ) -> Figure:
-    """Draw originals, then their reconstructions by the strongest attack on each defence.
+    """Draw originals, their reconstructions by the strongest attack on each defence, error maps.
 
-    Below are maps of the error on the defence with the highest MSE. Accuracy and MSE beside a row
-    are of the run shown, the lowest seed that did not fail, over all its images. Of each sweep only
-    the defence that `equally_accurate` selects is shown, and `shown` selects some if there are
-    still many. The first sweep, with which the others are compared, is always shown.
+    The caption in `FIGURES` says of which run. `equally_accurate` selects one defence of each
+    sweep, and `shown` some if there are still many, but always that of the first sweep.
 
     Raises:
         FileError: naming a strip that is missing, or whose originals differ from those of another.

@@ -57,11 +57,7 @@ _DASHED: Any = {"linestyle": (0, (4, 2))}
 
 
 def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
-    """Draw training and validation loss of each defence in a panel of its own, on one scale.
-
-    The losses are cross-entropies, without penalty. Each panel also has the validation accuracy of
-    the deployed epochs, mean over the seeds.
-    """
+    """Draw cross-entropies, without penalty, of training and validation; a panel per defence."""
     names = present(runs, defences)
     history = histories(runs, ("defence",), ("train_ce", "val_loss", "lambda_eff"))
     columns = min(_COLUMNS, len(names))
@@ -90,11 +86,7 @@ def training_curves(runs: pd.DataFrame, defences: Sequence[str]) -> Figure:
 def surrogate_curves(
     runs: pd.DataFrame, surrogates: Sequence[str], reference: str | None
 ) -> Figure:
-    """Draw a row for each surrogate: penalty, gradient, leakage bound, hinges, own statistic.
-
-    The leakage bound is drawn from the first epoch on, and everything else from the epoch in which
-    the surrogate starts.
-    """
+    """Draw a row for each surrogate from its start on, and its leakage bound from epoch 1 on."""
     columns = ("lambda_eff", *_SURROGATE, *_OWN)
     if not surrogates:
         return empty_figure("no defence of this study has a surrogate")

@@ -1,7 +1,4 @@
-"""Write the results page: what was studied, what it shows, and where every number comes from.
-
-It is one HTML file that needs nothing else; its tables and figures are those of the report.
-"""
+"""Write the results page: what was studied, what it shows, and where every number comes from."""
 
 import base64
 import hashlib
@@ -43,9 +40,8 @@ def write_page(
 ) -> Path:
     """Write a study's page to `out`, and return `out`.
 
-    `metrics` are the records of the `results`, which say where these come from. `data` is the
-    description of the prepared images, `settings` the configuration with its defaults, and `stale`
-    has lines that say how results differ from the study.
+    `metrics` are the records of the `results`, `data` the description of the prepared images,
+    `settings` the configuration with its defaults; `stale` says how results differ from the study.
 
     Raises:
         FileError: if a file is missing, damaged or not as its job wrote it.
@@ -72,13 +68,10 @@ def write_page(
 
 
 def _page(**content: Any) -> str:
-    """Return the page.
-
-    The policy in its head allows a browser to apply the one style whose checksum it names and to
-    show pictures embedded in the page, but not to run a script or to fetch anything.
-    """
     style, template = (path.read_text(encoding="utf-8") for path in (STYLE, TEMPLATE))
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
+    # A browser may apply this one style and show pictures embedded in the page, but neither run a
+    # script nor fetch anything.
     policy = (
         f"default-src 'none'; img-src data:; style-src 'sha256-{digest}';"
         " base-uri 'none'; form-action 'none'"

@@ -32,16 +32,15 @@ def publish(
     others: Sequence[Path] = (),
     joins_published: bool = False,
 ) -> list[Path]:
-    """Copy the tables and figures of a finished study, with a file that says where they come from.
+    """Copy the tables and figures of a finished study to `out`, with their `provenance.json`.
 
-    That file, `provenance.json`, holds the command that reproduces the study, and the commits,
-    seeds, devices and versions from the `metrics.json` of every run and attack. If the tables also
-    contain results that were published before, it holds the origin of both. `others` are records of
-    results without a seed of the study, such as those of the judge.
+    It holds the command that reproduces the study, and the commits, seeds, devices and versions of
+    its results; with `joins_published` also those of the results that were published before.
+    `others` are records of results without a seed of the study, such as those of the judge.
 
     Raises:
-        FileError: if a result is missing, or was made by uncommitted code, so that nobody could
-            reproduce it; or if those that were published before have other settings.
+        FileError: if a result is missing or was made by uncommitted code, or if those published
+            before have other settings.
     """
     results = [_reproducible(path, _NEEDED) for path in metrics]
     commits = [_reproducible(path)["provenance"]["commit"] for path in others]
@@ -116,7 +115,6 @@ def _joined(place: Path, now: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _versions(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the versions of each library."""
     table = pd.DataFrame(list(found))
     return {str(name): _distinct(texts.dropna()) for name, texts in table.items()}
 
@@ -132,15 +130,10 @@ VOLATILE = "seconds|memory|exponent|peer_ratio|times_reference|commit|fingerprin
 
 
 def compare_published(published: Path, made: Path) -> Iterator[str]:
-    """Compare a folder of published tables (CSV) with a folder of reproduced ones.
+    """Compare published tables (CSV) with reproduced ones, and yield a line for each.
 
-    If only some of the published seeds were reproduced, a table with a row per seed is compared on
-    these seeds only; a table of means is compared as it is.
-
-    Yields:
-        For each published table `<table>: equal`, or what differs by more than tables print: rows
-        and columns that only one of the two has, and for each column how many values differ, and
-        the first of them.
+    It says `equal`, or what differs by more than tables print. If only some of the published seeds
+    were reproduced, a table with a row per seed is compared on these seeds only.
 
     Raises:
         FileError: if nothing is published there.
@@ -187,7 +180,6 @@ def _differing(before: pd.DataFrame, now: pd.DataFrame) -> Iterator[str]:
 
 
 def _differ(before: pd.Series, now: pd.Series) -> NDArray[np.bool]:
-    """Return for each row whether the values differ."""
     if is_numeric_dtype(before) and is_numeric_dtype(now):
         return ~np.isclose(before, now, rtol=ALIKE, atol=0, equal_nan=True)
     # An empty column is one of floats, into which no text fits.

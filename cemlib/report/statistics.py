@@ -42,12 +42,8 @@ class Interval:
 def mean_interval(values: Sequence[float]) -> Interval:
     """Return mean and 95 % Student-t interval ``mean +- t(n - 1) s / sqrt(n)`` of values.
 
-    Args:
-        values: one independent value per seed; NaN stands for a missing one.
-
-    Returns:
-        The mean is NaN if there are no values, and the interval is NaN if there are fewer than two.
-        If a value is infinite, so is the mean, and the interval is NaN.
+    The values are independent, one per seed; NaN stands for a missing one. Without any, the mean is
+    NaN. With fewer than two, or an infinite one (and so an infinite mean), the interval is NaN.
 
     Example:
         >>> found = mean_interval([1.0, 2.0, 3.0])
@@ -130,12 +126,9 @@ def two_level_interval(differences: Array) -> tuple[float, float]:
     """Return the interval of the mean of differences (S seeds, N images), for others of both.
 
     Its variance is, in closed form, that of a bootstrap which draws, with replacement, N images and
-    S - 1 seeds. The images are the same for all seeds, as the test images were. Student's quantile
-    has Satterthwaite's degrees of freedom, between S - 1 and N - 1. Quantiles of resamples would be
-    far too narrow for three or five seeds.
-
-    Returns:
-        Both ends; NaN for fewer than two seeds or images, or where a value is not finite.
+    S - 1 seeds, the same images for all seeds. Student's quantile has Satterthwaite's degrees of
+    freedom; quantiles of resamples would be far too narrow for three or five seeds. Both ends are
+    NaN for fewer than two seeds or images, or where a value is not finite.
     """
     seeds, images = differences.shape
     if min(seeds, images) < 2 or not np.isfinite(differences).all():

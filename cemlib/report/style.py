@@ -1,8 +1,7 @@
 """Style and save figures: colour-blind safe, readable in grey, the same bytes every time.
 
-Colours by Okabe and Ito, "Color universal design", 2008. A defence also has its own marker and
-hatch, so that nothing rests on colour alone. Figures are `matplotlib.figure.Figure` objects; pyplot
-and its global state are not touched.
+The first seven colours are by Okabe and Ito, "Color universal design", 2008. A defence also has its
+own marker and hatch, so that nothing rests on colour alone. pyplot's global state is not touched.
 """
 
 import math
@@ -72,10 +71,7 @@ class Look:
 
 
 def looks(defences: Sequence[str]) -> dict[str, Look]:
-    """Return the look of each defence, by its place in the order of the study.
-
-    The cycles have lengths 13, 8 and 9, so that 936 defences differ in at least one respect.
-    """
+    """Return the look of each defence by its place in the study; those of the first 936 differ."""
     every = map(Look, cycle(_COLOURS), cycle(_MARKERS), cycle(_HATCHES))
     return dict(zip(defences, every, strict=False))
 
@@ -94,10 +90,7 @@ def new_figure(
     share_x: bool = False,
     share_y: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """Return an empty figure of a size in inches, and its panels row by row.
-
-    It is higher by the space for the `legend` of the defences in `legend_of`.
-    """
+    """Return an empty figure of a size in inches plus the `legend`, and its panels row by row."""
     height += 0.19 * math.ceil(len(legend_of) / _LEGEND_COLUMNS)
     figure = Figure(figsize=(width, height), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=share_x, sharey=share_y)
@@ -105,7 +98,7 @@ def new_figure(
 
 
 def save(figure: Figure, folder: Path, name: str, note: str = "") -> list[Path]:
-    """Write ``name``.png (300 dpi) and ``name``.pdf, atomically and without dates or versions.
+    """Write ``name``.png (300 dpi) and ``name``.pdf, without dates or versions.
 
     `note` is printed above the figure, since below it would push the legend down. So is an
     explanation of the mark of unconverged attacks, if any text of the figure has that mark.
@@ -147,11 +140,7 @@ def empty_figure(text: str) -> Figure:
 
 
 def log_scale(panel: Axes) -> None:
-    """Make the vertical axis logarithmic, with plain numbers.
-
-    They are at 1, 2 and 5 of each decade, or at 1 if there are more than three decades. If the axis
-    spans less than a factor of 5, they are evenly spaced.
-    """
+    """Make the vertical axis logarithmic, with a few plain numbers however long it is."""
     panel.set_yscale("log")
     low, high = panel.yaxis.get_view_interval()
     wide = LogLocator(subs=(1, 2, 5) if high < low * 1e3 else (1,))

@@ -48,14 +48,10 @@ _COUNTS = ("queries", "n_images", "leakage_images", "selected_epoch", "epochs")
 def collect(
     run_metrics: Sequence[Path], attack_metrics: Sequence[Path] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the ``metrics.json`` of every run, and of every attack on them if there is any.
+    """Read the ``metrics.json`` of runs and attacks into `RUN_COLUMNS` and `ATTACK_COLUMNS`.
 
-    `cemlib.study.finished` checks beforehand that they belong together, and to the study.
-
-    Returns:
-        ``runs`` with `RUN_COLUMNS` and ``attacks`` with `ATTACK_COLUMNS`, in the order given;
-        ``folder`` is the folder of the file. Scores of failed jobs are NaN. An unbounded leakage or
-        PSNR is ``inf``.
+    Scores of failed jobs are NaN; an unbounded leakage or PSNR is ``inf``. `cemlib.study.finished`
+    checks beforehand that the results belong together, and to the study.
 
     Raises:
         FileError: naming the file that is missing or damaged, or lacks a key or a score.
@@ -89,11 +85,7 @@ def _bad(path: Path, problem: str) -> FileError:
 
 
 def present(frame: pd.DataFrame, defences: Sequence[str]) -> list[str]:
-    """Return the names in ``defences`` that have a row, in that order.
-
-    Raises:
-        ValueError: if a row's defence is not in ``defences``.
-    """
+    """Return those of ``defences`` that have a row; raise ValueError if a row has another one."""
     found = set(frame["defence"])
     unlisted = sorted(found - set(defences))
     if unlisted:
@@ -107,8 +99,8 @@ def present(frame: pd.DataFrame, defences: Sequence[str]) -> list[str]:
 def at_chance(runs: pd.DataFrame) -> "pd.Series[bool]":
     """Return for each run whether it hardly beats always naming the most frequent class.
 
-    Its accuracy is then at most 1.1 times that of the constant answer or, where this answer is
-    right on most images, its error is at least 0.9 times that of the constant answer.
+    Its accuracy is at most 1.1 times that of this answer or, if this is above 50 %, its error is at
+    least 0.9 times that of this answer.
     """
     chance = runs["chance_top1"]
     return runs["top1"] - chance <= _MARGIN * np.minimum(chance, 1 - chance)
@@ -135,8 +127,7 @@ def runs_table(
 def read_runs(table: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the runs and the attacks of a published ``runs.csv``, as `collect` returns them.
 
-    Columns that an earlier version did not write are NaN. The folders that the table names,
-    relative to that of the experiment, need not exist.
+    Columns that an earlier version did not write are NaN. Its relative folders need not exist.
     """
     # A defence may be called `inf`, `None` or `NA`, which pandas would read otherwise.
     texts = dict.fromkeys(("experiment", "defence", "attack", "reason", *CODE), str)
@@ -154,11 +145,9 @@ def read_runs(table: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 def summary_table(
     runs: pd.DataFrame, attacks: pd.DataFrame, defences: Sequence[str]
 ) -> pd.DataFrame:
-    """Return a row per defence, attack and knowledge, and ``worst_case`` rows per knowledge.
+    """Return a row per defence, attack and knowledge, those of `worst_cases` included.
 
-    ``worst_case`` is over the attacks that see one release. In a study with attacks that see more,
-    ``worst_case_<n>`` is over those that see at most n (see `worst_cases`). The rows are in the
-    order of ``defences``.
+    The rows are in the order of ``defences``.
 
     Returns:
         ``queries`` is the largest number of releases seen. Of ``n_seeds`` results, ``n_failed``
@@ -166,9 +155,8 @@ def summary_table(
         chance (see `at_chance`), ``n_unconverged`` rest on an attack that had not converged, and
         ``n_unconverged_recon`` do so for recon_top1. ``n_images`` is the number of images that the
         attack's scores are of, ``leakage_images`` that of leakage_nats, the smallest of any run.
-        The means and 95 % t intervals ``<score>_mean``, ``<score>_ci_low``, ``<score>_ci_high`` are
-        over the results that did not fail. top1 and leakage_nats are those of the runs, the same in
-        each row of a defence. ``strongest`` names the attacks that the worst case is made of.
+        Means and 95 % t intervals are over the results that did not fail; top1 and leakage_nats are
+        the same in each row of a defence. ``strongest`` names the attacks of a worst case.
 
     Raises:
         ValueError: if there is no attack.

@@ -38,10 +38,7 @@ def tradeoff(
 
 
 def frontier(points: pd.DataFrame, sweeps: Sweeps, knowledge: str) -> Figure:
-    """Draw every seed's points, their means, and a line through the efficient ones.
-
-    The means have intervals and labels if there are at most `_MOST_LABELS` of them.
-    """
+    """Draw every seed's points, their means, and a line through the efficient ones."""
     style = looks(list(sweeps.families))
     rows = points[points["knowledge"] == knowledge]
     labelled = sum(map(len, sweeps.families.values())) <= _MOST_LABELS

@@ -33,23 +33,16 @@ def release_counts(attacks: pd.DataFrame) -> list[int]:
 def worst_case(attacks: pd.DataFrame, queries: int = 1) -> pd.DataFrame:
     """Return for each defence, seed and knowledge the result of the attack with the lowest MSE.
 
-    SSIM and PSNR are of that same attack. Only ``recon_top1`` is the highest that any attack
-    reaches: an attack with a larger error may be the one whose pictures are recognised.
-
-    Every attack takes part, the mean image too. If an attack failed or is absent, the strongest one
-    is unknown and the worst case counts as failed: otherwise an attack that diverged would make the
-    defence look private.
-
-    Args:
-        attacks: attacks as `collect` returns them.
-        queries: only attacks that see at most this number of releases take part.
+    Only ``recon_top1`` is the highest that any attack reaches: an attack with a larger error may be
+    the one whose pictures are recognised. Every attack that sees at most ``queries`` releases takes
+    part, the mean image too. If one failed or is absent, the strongest is unknown and the worst
+    case counts as failed: otherwise an attack that diverged would make the defence look private.
 
     Returns:
-        Rows with the same columns, ``attack`` set to `worst_case_name`, ``queries`` as given, and
-        ``strongest``, the name of the attack (empty where it is not known). ``converged`` is that
-        attack's, and `RECOGNISER` that of the attack with the highest ``recon_top1``. If that
-        attack has no learning curve, its flag is False as soon as a learned attack on the run had
-        not converged, since a longer training of that one may beat it.
+        Rows with the columns of ``attacks`` and ``strongest``, the name of the attack (empty where
+        it is not known). ``converged`` is that attack's, and `RECOGNISER` that of the attack with
+        the highest ``recon_top1``. Either is False if its attack has no learning curve and a
+        learned attack on the run had not converged: trained longer, that one may beat it.
     """
     allowed = attacks[attacks["queries"] <= queries]
     expected = allowed.groupby("knowledge")["attack"].agg(set).to_dict()

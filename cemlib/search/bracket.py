@@ -1,11 +1,9 @@
 """Find the strength that reaches an accuracy: a bracket in log-strength, then Brent's method.
 
-Source of the root finder: Brent, "Algorithms for minimization without derivatives", 1973, chapter
-4, as implemented in scipy. The function is set to 0 within the tolerance, so that the root finder
-stops there; every strength is rounded to four digits and measured once.
-
-Accuracy is assumed to fall with the strength. If noise makes it rise in places, the search finds
-one of the crossings of the target, and still ends.
+Source: Brent, "Algorithms for minimization without derivatives", 1973, chapter 4, as implemented in
+scipy. The function is set to 0 within the tolerance, so that the root finder stops there. Accuracy
+is assumed to fall with the strength; if noise makes it rise in places, the search finds one of the
+crossings of the target, and still ends.
 """
 
 import math
@@ -69,13 +67,7 @@ class Found:
 def find(
     accuracy: Callable[[Value], float], target: float, within: float, strength: Strength
 ) -> Found:
-    """Search for the strength at which an accuracy is reached.
-
-    Args:
-        accuracy: Measures the accuracy of a strength; called once for each value.
-        target: The accuracy, in the same unit.
-        within: Tolerance.
-        strength: The setting that is varied.
+    """Search for a strength whose `accuracy` (called once per value) is `within` of the `target`.
 
     Example:
         >>> halves = Strength(16.0, allowed=lambda value: value >= 0)

@@ -1,13 +1,11 @@
 """Extrapolate the time and memory that a study will take from a few real steps of its jobs.
 
-Each kind of job is built from the study's data and settings in a process of its own. A training is
-measured by a few steps of its first epoch and of its last, in which the surrogate acts, and by all
-that follows the steps of an epoch; the slower of the two epochs stands for all. A learned attack
-runs for a few epochs on a share of its images, and its time is assumed to be proportional to both.
-A denoiser that an attack trains counts as one more learned attack. Encoding, scoring and attacks in
-closed form run in full. An attack that starts from a decoder is measured without undoing a sparse
-coding. Attacks are measured on the first defence of each network before its training, since a
-trained network takes as long.
+A training is measured by a few steps of its first epoch and of its last, in which the surrogate
+acts, and by all that follows the steps of an epoch; the slower of the two epochs stands for all. A
+learned attack runs for a few epochs on a share of its images, and its time is assumed to be
+proportional to both. Encoding, scoring and attacks in closed form run in full. An attack that
+starts from a decoder is measured without undoing a sparse coding. Attacks are measured on the first
+defence of each network before its training, since a trained network takes as long.
 """
 
 import math
@@ -73,10 +71,9 @@ class Cost:
 
 
 def estimate(plan: Plan[Study], say: Callable[[str], None]) -> list[Cost]:
-    """Measure every kind of job of a study, and change none of its files.
+    """Measure every kind of job of a study; `say` is called with a line before each.
 
-    Data that are not prepared yet are prepared in a temporary folder. `say` is called with a line
-    before each kind is measured.
+    No file of the study changes: data not prepared yet are prepared in a temporary folder.
 
     Raises:
         DataError: if the images are missing.

@@ -1,9 +1,8 @@
 """Find the strength at which a defence reaches an accuracy on validation images.
 
 Each strength that is tried belongs to a sweep in a study of its own, `results/<experiment>/search`,
-which shares the prepared data of the user's study and is trained by the same jobs.
-`cemlib.search.bracket` chooses the strengths. The search reads nothing of a run but its validation
-accuracy.
+which shares the prepared data of the user's study and is trained by the same jobs. The search reads
+no score of a run but its validation accuracy.
 """
 
 import json
@@ -141,7 +140,7 @@ def strength_of(section: Plain, key: str) -> Strength:
     """Return the strength that a key varies, starting from its value in a defence's section.
 
     Raises:
-        ConfigError: if the section has no such key, or its value is not a number above 0.
+        ConfigError: if this value is not a number above 0, or the key cannot be varied.
     """
     if key not in KEYS:
         raise ConfigError(f"--key {key}: cannot be varied{nearest(key, KEYS)}")

@@ -32,10 +32,7 @@ _SECTIONS: dict[str, Any] = {  # kind: the sections of its names
 
 
 def entries(kind: str) -> list[tuple[str, str, str]]:
-    """Return the name, source and meaning of everything of one kind of `WRITTEN_AS`.
-
-    For the kind `defences` these are the keys of a defence.
-    """
+    """Return name, source and meaning of each member of a kind; for `defences`, of each key."""
     if kind == "defences":
         source = _shown(PACKAGE / "config" / "defences.py")
         fields = DefenceConfig.model_fields.items()

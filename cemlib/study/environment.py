@@ -1,8 +1,7 @@
 """Set the environment variables of a job's process, and end it cleanly on a signal.
 
 SIGTERM, which schedulers send before they kill, stops a job as Ctrl-C does. Both raise an exception
-in the main thread, so that no file is half written, and a training or an attack keeps its last
-finished epoch (`cemlib.records.checkpoint`).
+in the main thread, so that no file is half written, and a job can write its checkpoint.
 """
 
 import os

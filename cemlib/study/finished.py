@@ -1,13 +1,11 @@
 """Decide whether the files of a job, of any system, are those that it would write now.
 
 The record of a result holds its name, the settings and the code that made it, and checksums of its
-inputs. They are compared before a job runs and before a number is shown: a result made with other
-settings does not belong to the study.
+inputs. They are compared before a job runs and before a number is shown.
 
 The record of an attack lacks the checksum of weights that its settings name, and tables and figures
-have no record. These are compared by their times: they must be newer than what they read. Copy a
-result folder with its times (`cp -p`, `rsync -a`, `tar`); otherwise they may be made again, with
-the same numbers.
+have no record. These must be newer than what they read: if a result folder is copied without its
+times (unlike `cp -p`, `rsync -a`, `tar`), they may be made again, with the same numbers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,12 +45,8 @@ def differences(job: AnyJob | None, path: Path, known: Known) -> list[str]:
     """Return how a result differs from what its job would write now; empty if it does not.
 
     Neither times nor large files are read, since inputs have records with checksums. A result
-    also differs if one that it was made from does.
-
-    Args:
-        job: The job that writes the result; None compares the record with its folder's name alone.
-        path: The record.
-        known: The answers so far, which are extended.
+    also differs if one that it was made from does. Without a job, the record at `path` is compared
+    with its folder's name alone. The answers so far, `known`, are extended.
 
     Raises:
         FileError: if the record, or that of an input, is missing or damaged.
@@ -68,11 +62,7 @@ def differences(job: AnyJob | None, path: Path, known: Known) -> list[str]:
 
 
 def mismatches(owned: Mapping[Path, AnyJob | None]) -> Iterator[str]:
-    """Yield a line for each of the `differences` of the records that exist.
-
-    Raises:
-        FileError: if a record is damaged.
-    """
+    """Yield a line for each of `differences` of existing records; FileError if one is damaged."""
     known, found = Known(), dict[str, list[Path]]()
     for record, job in owned.items():
         for difference in differences(job, record, known) if record.is_file() else ():
@@ -83,11 +73,7 @@ def mismatches(owned: Mapping[Path, AnyJob | None]) -> Iterator[str]:
 
 
 def refuse(told: Iterable[str]) -> None:
-    """Refuse results that do not belong to the study.
-
-    Raises:
-        FileError: if there are lines of `mismatches`, with all of them.
-    """
+    """Raise FileError with all lines of `mismatches`, if there are any."""
     if lines := list(told):
         raise FileError("\n".join([*lines, ADVICE]))
 
@@ -115,10 +101,7 @@ def status_of(job: AnyJob | None, path: Path, known: Known) -> tuple[str, str, d
 
 
 def is_lost(job: AnyJob, record: Path, known: Known) -> bool:
-    """Return whether a result lacks a file, is damaged, or is not what its job would write now.
-
-    Large files are not read; `known` is as for `differences`.
-    """
+    """Return whether a result lacks a file, has a damaged record, or has `differences`."""
     try:
         return not _are_there(beside(job, record)) or bool(differences(job, record, known))
     except FileError:

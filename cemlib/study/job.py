@@ -37,14 +37,10 @@ TABLE_FORMATS, FIGURE_FORMATS = ("csv", "md", "tex", "html"), ("png", "pdf")
 
 @dataclass(frozen=True)
 class Job(Generic[StudyT]):
-    """One job.
-
-    Jobs of one kind differ only in some values, the wildcards. As in Snakemake's rules, `pattern`
-    and `leaves` have their names in braces; `of` holds the values.
+    """One job; jobs of one kind differ only in the values of wildcards, as in Snakemake's rules.
 
     Attributes:
-        plan: The study.
-        pattern: The name with wildcards, such as `train/{defence}/seed{seed}`.
+        pattern: The name with wildcards in braces, such as `train/{defence}/seed{seed}`.
         leaves: Files that it writes, with wildcards; a job without any is never finished.
         settings: The part of the configuration that it depends on.
         sources: Source files that decide what it writes.
@@ -104,9 +100,9 @@ class Job(Generic[StudyT]):
         return {"settings": self.settings, "fingerprint": fingerprint(self.sources)}
 
     def checkpoint(self, *origin: str) -> Path:
-        """Return the folder of its checkpoint, which depends on settings, code, libraries and more.
+        """Return its checkpoint's folder, named by a hash of all that decides the result.
 
-        The `origin` is what else decides the result: checksums of the data, the device.
+        The `origin` is what the job does not know: checksums of the data, the device.
         """
         parts = [self.plan.study.experiment, self.name, self.made_by(), *origin, library_versions()]
         text = json.dumps(parts, sort_keys=True)
@@ -186,10 +182,7 @@ def report_job(
     leaves: Sequence[Path],
     **run: Any,
 ) -> Job[StudyT]:
-    """Return a job that writes tables or figures from the files of other jobs.
-
-    `run` holds its `sources` and `call`, as `run_by` returns them.
-    """
+    """Return a job that writes tables or figures from other jobs' files; `run` is from `run_by`."""
     return Job(
         plan,
         pattern,
@@ -230,8 +223,7 @@ def in_all_formats(
 def run_by(module: str, *others: str, **members: str | None) -> dict[str, Any]:
     """Return the arguments `sources` and `call` of a job that the function `run` of a module runs.
 
-    The other modules, and the `members` of plug-in packages, decide what it writes, too; see
-    `cemlib.records.provenance.source_files`.
+    See `cemlib.records.provenance.source_files` for the other modules and `members`.
     """
     sources = source_files(module, *others, **members)
     return {"sources": sources, "call": partial(run_module, module)}
@@ -244,11 +236,7 @@ def run_module(module: str, job: AnyJob) -> Iterable[Path | str]:
 
 
 def find_device(name: str) -> "torch.device":
-    """Return the device `cpu` or `cuda`; `auto` is a GPU if there is one.
-
-    Raises:
-        ConfigError: if it is `cuda` and there is none.
-    """
+    """Return the device; `auto` is a GPU if there is one. Raise ConfigError if `cuda` is not."""
     import torch
 
     usable = torch.cuda.is_available()

@@ -19,7 +19,6 @@ class Plan(Generic[StudyT]):
     """A study and the place of its files.
 
     Attributes:
-        study: The configuration.
         stale: Whether results made with other settings are reported too, in a folder of their own.
         device: `auto`, `cpu` or `cuda`, for the jobs that may use a GPU.
     """
@@ -39,7 +38,6 @@ class Plan(Generic[StudyT]):
     def write_config(self) -> None:
         """Write the configuration with its defaults filled in, unless the file has it already.
 
-        In the workflow this file is no job's input, since each job depends only on its own slice.
         Without Snakemake, tables and figures that are older than the file are written again.
         """
         if not self.is_configured():

@@ -15,10 +15,7 @@ LONG_AGO, YEAR = 2**30 * 10**9, 2**25 * 10**9  # nanoseconds: 34 years and one y
 
 
 class JobRule:
-    """The rule of all jobs of one kind.
-
-    Its attributes are fields of a rule of Snakemake; paths have wildcards.
-    """
+    """The rule of all jobs of one kind; its attributes are fields of Snakemake's rules."""
 
     def __init__(self, name: str, jobs: Sequence[AnyJob]) -> None:
         first = jobs[0]
@@ -86,11 +83,10 @@ class Planned:
 def age_lost_results(jobs: Sequence[AnyJob]) -> None:
     """Make results that do not belong to their study look old, and what shows them even older.
 
-    Snakemake compares times, and settings only with those of the jobs that it ran itself. So it
-    would take results that `cemlib run` made with other settings for the study's. The old times
-    make it run their jobs again. If Snakemake itself ran a job before, and recorded checksums of
-    its inputs, it runs only the tables again, and these refuse such results. Results that belong to
-    the study again get their times back.
+    Snakemake compares times, and settings only with those of the jobs that it ran itself. It would
+    take results that `cemlib run` made with other settings for the study's; the old times make it
+    run their jobs again. If it has recorded checksums of a job's inputs, it runs only the tables
+    again, and these refuse such results. Results that belong to the study get their times back.
     """
     known, owned = Known(), owners(jobs).items()
     lost = {path for path, job in owned if path.is_file() and is_lost(job, path, known)}
@@ -98,10 +94,10 @@ def age_lost_results(jobs: Sequence[AnyJob]) -> None:
 
 
 def restore_times(jobs: Sequence[AnyJob], lost: Set[Path] = frozenset()) -> None:
-    """Give results back the times that `age_lost_results` changed, which a dry run does, too.
+    """Give results their times back, since `cemlib run`, `publish` and `track` compare them.
 
-    `cemlib run`, `publish` and `track` compare times. Results with records in `lost`, and what
-    shows them, get old times instead.
+    `age_lost_results` changes them even in a dry run. Those of results with records in `lost`, and
+    of what shows them, become old instead.
     """
     for record, job in owners(jobs).items():
         _age(beside(job, record), LONG_AGO, record in lost)

@@ -22,9 +22,7 @@ class StudyError(RuntimeError):
 
 
 def run_study(plan: AnyPlan, jobs: Sequence[AnyJob], slots: int) -> Iterator[str]:
-    """Run the jobs of a study that are not finished; yield a line for each that has ended.
-
-    The jobs are all of the study, each after those it needs; `slots` of them run at the same time.
+    """Run the unfinished ones of all jobs of a study, `slots` at a time; yield a line for each.
 
     Raises:
         FileError: if another runner works on the same results.
@@ -57,12 +55,9 @@ class Schedule:
         self.failed: list[str] = []
 
     def take(self) -> AnyJob | None:
-        """Take the first unfinished job that waits for no other, if there is one.
-
-        Whether a job is finished is known only when all jobs that it needs are.
-        """
+        """Take the first unfinished job that waits for no other, if there is one."""
         for job in tuple(self._waiting):
-            if job.needs <= self._done:
+            if job.needs <= self._done:  # else it is not known yet whether it is finished
                 self._waiting.remove(job)
                 if not finished(job):
                     self._running.append(job)
@@ -82,10 +77,7 @@ class Schedule:
         return "; ".join([f"[{len(self._done)}/{self._total}] {line}", *outcome.notes])
 
     def outlook(self, slots: int) -> str:
-        """Return which jobs are running, and about how long the rest will take in this many slots.
-
-        The time is left out as long as no job of the kinds that are running has ended.
-        """
+        """Return which jobs run and, once one of their kinds has ended, the time left."""
         if not (self._running and self._seconds):
             return ""
         names = ", ".join(job.name for job in self._running)

@@ -31,13 +31,10 @@ SplitJob = Job[Study]
 
 
 def jobs(plan: Plan[Study]) -> list[SplitJob]:
-    """Return all jobs of a study, each after those it needs.
-
-    They are ordered by seed, so that a stopped study has all its defences for some seeds.
-    """
+    """Return all jobs of a study, each after those it needs."""
     found = [prepare_job(plan), train_job(plan, JUDGE, JUDGE_SEED)]
     trained, attacked = list[SplitJob](), list[SplitJob]()
-    for seed in plan.study.seeds:
+    for seed in plan.study.seeds:  # first, so that a stopped study has all defences for some seeds
         trainings = [train_job(plan, name, seed) for name in plan.study.defences]
         attacks = [job for training in trainings for job in _attacks(training, found[1])]
         found += [*trainings, *attacks]
@@ -95,19 +92,15 @@ def attack_job(plan: Plan[Study], defence: str, seed: int, attacks: Sequence[str
 
 
 def _attacks(training: SplitJob, judge: SplitJob) -> Iterator[SplitJob]:
-    """Yield the jobs of the attacks on one run; the closed-form ones share a job.
-
-    They take less time than starting a process.
-    """
+    """Yield the jobs of the attacks on one run; the closed-form ones share a job."""
     study = training.plan.study
     for name in study.learned_attacks():
         yield _attack(training, judge, name)
-    if names := study.closed_form_attacks():
+    if names := study.closed_form_attacks():  # each takes less time than starting a process
         yield together(_SEVERAL, [_attack(training, judge, name) for name in names])
 
 
 def _attack(training: SplitJob, judge: SplitJob, name: str) -> SplitJob:
-    """Return the job of one attack on one run."""
     plan, defence, seed = training.plan, training.of["defence"], training.of["seed"]
     settings, before = plan.study.attacks[name], list[SplitJob]()
     inputs = {**training.inputs, "model": training.outputs, "judge": judge.outputs}
@@ -170,7 +163,6 @@ def tables_of_one(plan: Plan[Study], defence: str) -> SplitJob:
 
 
 def _written(plan: Plan[Study], part: str) -> list[Path]:
-    """Return the files of a part of the report."""
     if part == "tables":
         sweeps = SWEEP_TABLES if plan.study.sweeps else ()
         return [plan.layout.tables / name for name in (*TABLES, *sweeps)]

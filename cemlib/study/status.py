@@ -19,8 +19,7 @@ _NO_NUMBERS = {*_NEEDED, FILES, "experiment", "defence", "seed", "attack", "know
 def read_status(record: Path) -> tuple[str, str, dict[str, Any]]:
     """Return the status of a result by its record alone, a note, and the record's content.
 
-    The status is `finished`, `failed` (diverged; the note says why), `damaged` (not as it was
-    written) or `absent`. The content of the last two is empty.
+    The content is empty for `damaged` (not as it was written) and `absent` records.
     """
     if not record.is_file():
         return ABSENT, "", {}
@@ -43,12 +42,9 @@ def failure(root: Path, written: Path | str) -> Iterator[str]:
 
 
 def failed_results(root: Path, jobs: Sequence[AnyJob]) -> Iterator[str]:
-    """Yield a line for each failed result that the study in `root` has so far.
+    """Yield a line for each failed result in `root` so far; raise FileError if one is damaged.
 
     Jobs that need a failed one are left out, since they fail with it.
-
-    Raises:
-        FileError: if a result is damaged.
     """
     failed = set[str]()
     for job in jobs:
@@ -66,12 +62,8 @@ def find_folder(
 ) -> tuple[Path, dict[Path, AnyJob | None]]:
     """Return the folder of a result, and the records of the study with their jobs.
 
-    A folder that is named by its path belongs to no study, and its records have no jobs.
-
-    Args:
-        name: A folder with a record, or its place in the results without `runs` and `attacks`:
-            `judge`, `<defence>/seed<k>`, `<defence>/seed<k>/<attack>-<knowledge>`.
-        jobs: Gives the jobs of the study; called only if the name is no such folder.
+    The `name` is the path of a folder, which belongs to no study and whose records have no jobs, or
+    a place in the results: `judge`, `<defence>/seed<k>`, `<defence>/seed<k>/<attack>-<knowledge>`.
 
     Raises:
         ConfigError: if it is neither; the message has the nearest name.

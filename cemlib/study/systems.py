@@ -32,11 +32,7 @@ def read_study(
 
 
 def named_jobs(jobs: Sequence[AnyJob], name: str) -> list[AnyJob]:
-    """Return the job of a name, or all jobs whose names begin with it, such as `train/noise`.
-
-    Raises:
-        ConfigError: if there is none; the message has the nearest name.
-    """
+    """Return the jobs at or below a name, such as `train/noise`; raise ConfigError without any."""
     found = [job for job in jobs if f"{job.name}/".startswith(f"{name}/")]
     if not found:
         kinds = dict.fromkeys(job.name.partition("/")[0] for job in jobs)

@@ -40,20 +40,14 @@ class Outcome:
 
 
 class Workers:
-    """Slots for jobs that run at the same time, each with its own process and some CPU threads.
-
-    Attributes:
-        slots: Number of slots.
-        idle: Those that are free.
-        busy: The job of each running call, its slot and when it started.
-    """
+    """Slots for jobs that run at the same time, each with its own process and some CPU threads."""
 
     def __init__(self, slots: int, threads: int) -> None:
         set_for_jobs(threads)
         self.slots = slots
         self.idle = [_Slot() for _ in range(slots)]
         self._all = list(self.idle)
-        self.busy: dict[Future[Outcome], tuple[AnyJob, _Slot, float]] = {}
+        self.busy: dict[Future[Outcome], tuple[AnyJob, _Slot, float]] = {}  # with its start
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +74,7 @@ class Workers:
 
 
 class _Slot:
-    """One process, started for its first job and again after it has died or the code has changed.
+    """One process, started anew for the next job after one has failed or the code has changed.
 
     Each slot has a pool of its own, since a process that dies breaks its whole pool.
     """

@@ -32,32 +32,21 @@ FINISHED, FAILED, RUNNING = "FINISHED", "FAILED", "RUNNING"
 
 @dataclass(frozen=True)
 class Result:
-    """The content of one MLflow run.
+    """The content of one MLflow run."""
 
-    Attributes:
-        folder: Folder within the experiment with `/` between its parts; it identifies the result.
-        name: Name of the run in MLflow.
-        status: `FINISHED`, `FAILED`, or `RUNNING` for a job that has not written its metrics.
-        start: Start of the job in milliseconds since 1970.
-        end: End of the job, or the time of its last epoch.
-        note: Description in Markdown; empty for a run or attack that finished well.
-        worst: Worst case over the attacks on a run, which is known later than the rest.
-        digest: SHA-256 over the uploaded files, or over the curves of a job under way.
-    """
-
-    folder: str
+    folder: str  # within the experiment, with `/` between its parts; it identifies the result
     name: str
-    status: str
-    start: int
-    end: int
-    digest: str
-    note: str = ""
+    status: str  # `FINISHED`, `FAILED`, or `RUNNING` for a job that has not written its metrics
+    start: int  # of the job, in milliseconds since 1970
+    end: int  # of the job, or the time of its last epoch
+    digest: str  # SHA-256 over the uploaded files, or over the curves of a job under way
+    note: str = ""  # description in Markdown; empty for a run or attack that finished well
     tags: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
     curves: Sequence[Epoch] = ()
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
-    worst: Mapping[str, float] = field(default_factory=dict)
+    worst: Mapping[str, float] = field(default_factory=dict)  # of a run; known later than the rest
 
     @property
     def parent(self) -> str | None:
@@ -73,9 +62,7 @@ class _File:
 
 
 def read_result(root: Path, metrics: Path) -> Result | None:
-    """Read a run or an attack, finished or under way, by the path of its `metrics.json`.
-
-    The result is None if the job has written neither metrics nor a learning curve.
+    """Read a run or attack, finished or under way; None if neither metrics nor curve is written.
 
     Raises:
         FileError: if a file is damaged.

@@ -75,12 +75,9 @@ class Store:
 
 @contextmanager
 def open_store(uri: str) -> Iterator[Store]:
-    """Open a store for writing; a SQLite file is locked within this context.
+    """Open `sqlite:///FILE`, which is locked, and created if missing, or an `http(s)://` server.
 
     Artifacts of a new experiment go to `mlartifacts` beside the file; a server has its own place.
-
-    Args:
-        uri: `sqlite:///FILE`, created if it is missing, or the `http(s)://` address of a server.
 
     Raises:
         TrackingError: if the store cannot be used, or MLflow is not installed.
@@ -142,11 +139,7 @@ def _check_or_create(database: Path, artifacts: Path) -> None:
 
 
 def check_database(database: Path) -> None:
-    """Check that a database can be written; MLflow itself would try for minutes.
-
-    Raises:
-        TrackingError: if it cannot, after `BUSY` seconds at most.
-    """
+    """Raise TrackingError in `BUSY` s if a database cannot be written; MLflow tries for minutes."""
     try:
         with closing(sqlite3.connect(database, timeout=BUSY)) as connection:
             connection.execute("BEGIN IMMEDIATE")

@@ -22,7 +22,6 @@ class Summary:
     unfinished: int  # runs and attacks that are absent, under way, or not the study's as it is now
 
     def __str__(self) -> str:
-        """Return one line for people."""
         counts = f"{self.uploaded} uploaded, {self.unchanged} unchanged"
         rest = f", {self.unfinished} not finished" if self.unfinished else ""
         return f"experiment {self.experiment!r}: {counts}{rest}; store {self.store}"
@@ -32,16 +31,12 @@ class Summary:
 class Upload:
     """The files that an experiment has, or will have, and their upload to an MLflow store.
 
-    The store gets one experiment with a run per (defence, seed), the attacks nested below, and a
-    run `report` with the tables and figures. Results that it holds already stay, changed ones
-    replace the older ones, and half-uploaded ones are uploaded again.
-
     Attributes:
         root: Result folder of the experiment.
-        experiment: Name of the MLflow experiment.
-        records: `metrics.json` of every run and attack of the study, below `root`, a run's before
-            those of the attacks on it; those that do not exist are counted as unfinished.
-        report_files: Tables and figures below `root`; they need not exist.
+        experiment: Its name in MLflow.
+        records: `metrics.json` of every run and attack of the study, a run's before those of the
+            attacks on it; those that do not exist are counted as unfinished.
+        report_files: Tables and figures; they need not exist.
         belonging: Called before each upload; returns those of all these files that belong to the
             study as it is now. The others count as unfinished.
     """
@@ -53,12 +48,10 @@ class Upload:
     belonging: Callable[[], Collection[Path]]
 
     def track(self, uri: str, *, live: bool = False) -> Summary:
-        """Upload every finished result, each once.
+        """Upload every finished result that the store at `uri` lacks (see `open_store`).
 
-        Args:
-            uri: `sqlite:///FILE` or the `http(s)://` address of an MLflow server.
-            live: Also show the curves of jobs under way, as runs with the status `RUNNING`; later
-                uploads extend these runs, and complete them when their jobs have finished.
+        With `live`, jobs under way are uploaded too, as runs with the status `RUNNING`, which later
+        uploads extend and complete.
 
         Raises:
             TrackingError: if the store cannot be used.

@@ -132,10 +132,8 @@ class Uploader:
         return "uploaded"
 
     def _extend(self, run: Known, result: Result) -> Known:
-        """Add the epochs that a run lacks.
-
-        Times are relative to the run's start, so that MLflow keeps a point once if sent twice.
-        """
+        """Add the epochs that a run lacks."""
+        # Times are relative to the run's start, so that MLflow keeps a point once if sent twice.
         points = [
             Metric(name, value, run.start + row.time, row.step)
             for row in result.curves[run.epochs :]

@@ -67,7 +67,7 @@ def with_summary(report: Result) -> Result:
 
 
 def _summary(rows: Iterator[Row]) -> Iterator[tuple[str, float]]:
-    """Yield metrics whose names have no slash, since MLflow's charts put those last."""
+    """Yield metrics by names without a slash, so that MLflow's charts put them last."""
     for row in rows:
         for score in ("top1", *TOLD) if row["attack"] == WORST_CASE else ():
             known = "" if SCORES[score].of_runs else f".{row['knowledge']}"
