@@ -33,10 +33,8 @@ CURVE = 20  # points of an attack's curve that are kept
 def run(job: FederatedJob) -> Iterator[Path]:
     """Carry out all attacks on one training, yielding each record when it is written.
 
-    The attacks are on gradients of the first test images, each of `inversion.batch_size` images, or
-    on updates of `inversion.local_steps` such steps. Gradient i belongs to client i modulo the
-    number of clients, whose generator makes the pseudo images. Masks, noise and mixtures are drawn
-    as in training. The attacker's mean images are those of the validation images.
+    The gradients are of the first test images. Gradient i belongs to client i modulo the number of
+    clients. Masks, noise and mixtures are drawn as in training.
     """
     start, inversion, data = time.perf_counter(), job.plan.study.inversion, read_data(job)
     if len(data.test) < inversion.images:
@@ -103,11 +101,7 @@ def scene_of(job: FederatedJob, data: Prepared) -> Scene:
 def _mixtures(
     job: FederatedJob, data: Prepared, pseudo: Pseudo, mixing: Mixing, linked: Sequence[Linked]
 ) -> Tensor:
-    """Return the mixtures (N, M, R, C, H, W) that attackers link; see `Repeats`.
-
-    The other images of an attacked image's class are further test images, mixed as its client would
-    mix them.
-    """
+    """Return the mixtures (N, M, R, C, H, W) of test images that attackers link; see `Repeats`."""
     study, found = job.plan.study, []
     images = max(each.images for each in linked)
     rounds = max(each.rounds for each in linked) if mixing.pseudo == "fresh" else 1
@@ -129,10 +123,10 @@ def _mixtures(
 
 
 def class_moments(data: Prepared) -> tuple[Tensor, Tensor]:
-    """Return the mean validation image of each class (classes, C, H, W), and its mean variance.
+    """Return each class's mean validation image, and its variance, averaged over the pixels.
 
-    The variances (classes,) are unbiased, and averaged over the pixels. A class with fewer than two
-    images gets the mean and variance of all images.
+    The means are (classes, C, H, W), the unbiased variances (classes,). A class with fewer than two
+    images gets those of all images.
     """
     images, labels = to_float(data.val.images), data.val.labels
     members = [images[labels == label] for label in range(len(data.classes))]
@@ -142,7 +136,6 @@ def class_moments(data: Prepared) -> tuple[Tensor, Tensor]:
 
 
 def _network(job: FederatedJob, data: Prepared) -> FederatedNet:
-    """Return the network with its initial weights, or with those after the last round."""
     net = network_of(job.plan.study, data, job.of["seed"])
     if job.plan.study.inversion.weights == "final":
         net.load_state_dict(load_tensors(checked(run_of(job).model)))

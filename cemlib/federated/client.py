@@ -1,8 +1,7 @@
 """Train clients: the gradient of a step, masked or private, and local descent of many at once.
 
-Everything is a function of weights by name, so that one client's step can be mapped over a stack of
-clients. Clients that are trained at once have their weights stacked; training them one by one gives
-the same result up to the order of additions.
+Everything is a function of weights by name, so that a step can be mapped over a stack of clients.
+Training clients one by one gives the same result up to the order of additions.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,19 +31,15 @@ Step = Callable[..., tuple[Weights, Tensor]]
 Inputs = tuple[Tensor | Weights, ...]
 """Inputs of one step of every client besides the weights, with the clients as the first axis.
 
-They are images (clients, B, C, H, W), already mixed, and labels (clients, B), followed by the
-columns (clients, outputs) of 0 and 1 for a mask, or by the noise by parameter name (clients, ...)
-for DP-SGD.
+They are mixed images (clients, B, C, H, W) and labels (clients, B), followed by the columns
+(clients, outputs) of 0 and 1 for a mask, or by DP-SGD's noise by name (clients, ...).
 """
 
 
 def step_inputs(
     net: FederatedNet, variant: Variant, x: Tensor, y: Tensor, draws: Sequence[Draws]
 ) -> list[Inputs]:
-    """Return the inputs of every step, given images (clients, steps, B, C, H, W) and labels.
-
-    Each client draws the columns of its masks, or the noise of DP-SGD, from its own stream.
-    """
+    """Return the inputs of every step, given images (clients, steps, B, C, H, W) and labels."""
     steps = x.shape[1]
     parts: list[Sequence[Tensor | Weights]] = [x.unbind(1), y.unbind(1)]
     if variant.mask is not None:
@@ -71,8 +66,7 @@ def masked_gradients(
 ) -> tuple[Weights, Tensor]:
     """Return the gradients of a step, with the last layer's weight gradient masked, and the loss.
 
-    H equals the mask of the step in the columns where `columns` (outputs,) is 1, and 1 elsewhere.
-    The gradient of the bias is not masked, since it does not show any feature.
+    The mask applies where `columns` (outputs,) is 1. The bias's gradient does not show any feature.
     """
     found, value = gradients(net, weights, x, y)
     kept = hadamard(step_mask(net, weights, x, how), columns)
@@ -93,8 +87,7 @@ def train_at_once(
 ) -> tuple[Weights, Tensor]:
     """Train all clients at once, from the same weights, on the inputs of each step.
 
-    Returns:
-        The change of each client's weights (clients, ...), and the losses (clients, steps).
+    Return the change of each client's weights (clients, ...), and the losses (clients, steps).
     """
     clients = len(work[0][1])
     stacked = {name: w.expand(clients, *w.shape) for name, w in weights.items()}

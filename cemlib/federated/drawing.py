@@ -1,7 +1,6 @@
 """Draw the random numbers of a round from separate streams: who answers, batches, ratios.
 
-A client's draws depend only on the seed, the client and the round. They do not depend on who else
-takes part, on whether clients are trained at once or one by one, or on the process.
+A client's draws depend on the seed, the client and the round alone, not on who else takes part.
 """
 
 from dataclasses import dataclass
@@ -42,11 +41,7 @@ class Draws:
         return generator(self.seed, f"federated/{name}/{self.client}", self.number)
 
     def batches(self, images: int, steps: int, size: int) -> Tensor:
-        """Return the positions of the images that the client takes in each step: (steps, size).
-
-        It goes through its images in a random order; when no whole batch is left, it shuffles them
-        anew.
-        """
+        """Return image positions (steps, size), shuffled anew whenever no whole batch is left."""
         draws, whole = self.stream("batches"), images // size * size
         passes = -(-steps * size // whole)
         orders = [torch.randperm(images, generator=draws)[:whole] for _ in range(passes)]

@@ -70,7 +70,7 @@ def _band(panel: Axes, values: "pd.Series[float]", name: str, colour: str) -> No
 
 
 def tradeoff(plan: Plan[Federated], results: Results) -> Figure:
-    """Draw accuracy against the MSE of the strongest attack on each image."""
+    """Draw the MSE of the strongest attack on each image against the test accuracy."""
     columns = ["top1_mean", "top1_ci_high", "mse_mean", "mse_ci_high"]
     rows = tradeoff_table(results, plan.study)[columns].to_numpy(dtype=float).tolist()
     figure, (panel,) = new_figure(3.4)
@@ -120,10 +120,7 @@ def convergence(plan: Plan[Federated], results: Results) -> Figure:
 
 
 def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
-    """Draw true images above their reconstructions by the strongest attack on each variant.
-
-    They are those of the first seed; the strongest attack has the lowest mean MSE over the seeds.
-    """
+    """Draw the first seed's true images above their reconstructions by the `strongest` attacks."""
     rows, originals = dict[str, Pictures | None](), None
     for variant in plan.study.variants:
         attack, error = strongest(results.attacks, variant)
@@ -141,10 +138,7 @@ def reconstructions(plan: Plan[Federated], results: Results) -> Figure:
 
 
 def strongest(attacks: pd.DataFrame, variant: str) -> tuple[str | None, float]:
-    """Return the attack with the lowest mean MSE on a variant, and that MSE.
-
-    It is None if an attack failed on any image: the strongest one is then unknown.
-    """
+    """Return the attack of lowest mean MSE on a variant, and that MSE; (None, NaN) if one fails."""
     rows = attacks[(attacks["defence"] == variant) & (attacks["attack"] != WORST_CASE)]
     errors = rows.set_index("attack")["mse_mean"].astype(float)
     if errors.empty or errors.isna().any():

@@ -1,8 +1,7 @@
 """The conditional GAN of a client's pseudo images, and the convolution before its discriminator.
 
-Mirza and Osindero, "Conditional generative adversarial nets", 2014; the discriminator has the
-projection form of Miyato and Koyama, "cGANs with projection discriminator", ICLR 2018. Its input is
-not an image x but F(x), the features of one fixed convolution.
+Mirza and Osindero, "Conditional generative adversarial nets", 2014, with the discriminator of
+Miyato and Koyama, "cGANs with projection discriminator", ICLR 2018, on the convolution's features.
 """
 
 from collections.abc import Sequence
@@ -79,11 +78,9 @@ def extracted(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 def variance(images: Tensor, of: str = "batch") -> Tensor:
-    """Return the mean unbiased variance (over n - 1) of two or more images (B, C, H, W).
+    """Return the mean unbiased variance of two or more images (B, C, H, W).
 
-    With `of="batch"` it is the variance of each pixel over the images, of all labels together,
-    averaged over the pixels: it is zero if all images are equal. With `of="image"` it is the
-    variance of each image over its pixels, averaged over the images.
+    It is that of each pixel over all images (`of="batch"`), or of each image over its pixels.
     """
     return images.var(0).mean() if of == "batch" else images.flatten(1).var(1).mean()
 
@@ -104,12 +101,9 @@ def cached_weights() -> Path:
 
 
 def pretrained(file: Path, channels: int, clients: int) -> Extractor:
-    """Read the first convolution of VGG11's weights, for images of 1 or 3 channels.
+    """Read VGG11's first convolution for 1 or 3 channels; raise FileError if the file lacks it.
 
     A grey image has three equal channels, so its kernel is the sum over the channels.
-
-    Raises:
-        FileError: if the file does not contain these weights.
     """
     try:
         kernel = torch.load(file, weights_only=True, map_location="cpu", mmap=True)[KEY].clone()

@@ -1,9 +1,4 @@
-"""Train the GANs of all clients at once, in epochs of two phases.
-
-The first phase of an epoch updates only the discriminators, the second only the generators. Each
-client's GAN sees only that client's images. The GANs are stacked, and each step is mapped over
-them.
-"""
+"""Train the GANs of all clients at once, stacked, each on the images of its client alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -65,7 +60,7 @@ class ClientGans:
         row = {"epoch": number} | self._first_phase(number) | self._second_phase(number)
         after = self.shown()
         row["drift"] = float((after - before).square().mean())
-        # The losses are those before an epoch's last step; the drift is that after it.
+        # The losses are from before the last steps; what these break shows in the drift.
         check_finite(number, **{name: row[name] for name in ("d_loss", "g_loss", "drift")})
         self.history.append(row)
         if number in kept:
@@ -165,8 +160,7 @@ class Pseudo:
     ) -> Tensor:
         """Return share x + (1 - share) G(e|y), for images x (M, B, C, H, W) of M owners.
 
-        Labels and shares are (M, B), the noise e is (M, B, latent). A client may own several
-        batches.
+        Labels and shares are (M, B), the noise e (M, B, latent). A client may own several batches.
         """
         own = {name: tensor[list(owners)] for name, tensor in self.weights.items()}
         with torch.no_grad():

@@ -43,11 +43,7 @@ def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
 
 
 def write_record(job: FederatedJob, kind: str, reason: str | None, found: dict[str, Any]) -> None:
-    """Write the record of a job, after all its other outputs have been written.
-
-    The record has the entries `found` in addition to those of every record. `reason` says why the
-    job failed; it is None if the job succeeded.
-    """
+    """Write the record of a job after its other outputs; `reason` says why it failed, if it did."""
     record = {
         "kind": kind,
         "defence": job.of.get("variant", "gans"),

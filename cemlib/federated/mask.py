@@ -1,16 +1,13 @@
 """Mask the gradient of the fully connected layer: the second perturbation.
 
-With the layer's input features F (B, l), the gradient of its weights is `delta^T F`: it reveals F,
-and F reveals the image. To first order, zeroing F_i moves the inferred image by
-|F_i| / ||dF_i/dx||, so masking the features with the *smallest* scores ||dF_i/dx|| / |F_i| hides
-most.
+The gradient of the layer's weights, `delta^T F`, reveals its input features F (B, l), and these the
+image. To first order, zeroing F_i moves the inferred image by |F_i| / ||dF_i/dx||, so masking the
+features with the *smallest* scores ||dF_i/dx|| / |F_i| hides most.
 
 Sun, Li, Wang, Yang, Li and Chen, "Soteria: provable defense against privacy leakage in federated
 learning from representation perspective", CVPR 2021, prune the features with the largest
 ||F_i (dF_i/dx)^-1||, which their code takes to be the smallest ||dF_i/dx|| / F_i: for one image,
-the order is the same. In a batch, theirs are signed ratios, which can cancel (see `scores`). They
-also differ in what is masked: theirs masks every output's row of the gradient, ours those of `beta`
-outputs.
+the order is the same. They mask every output's row of the gradient, here those of `beta` outputs.
 """
 
 import math
@@ -28,16 +25,12 @@ CHUNK = 64  # features whose gradients with respect to the images are in memory 
 def scores(features_fn: Callable[[Tensor], Tensor], x: Tensor, order: Order = "ours") -> Tensor:
     """Return the scores ||dF_i/dx|| / |F_i| of all features (l,), by vector-Jacobian products.
 
-    One product with ones in column i gives dF_i/dx of every image of the batch, because no image's
-    features depend on another image. `CHUNK` products are in memory at a time, so memory grows with
-    `CHUNK` x B images and their activations, and not with l.
+    `features_fn` maps images x (B, C, H, W) to features (B, l), each image independently: one
+    product with ones in column i therefore gives dF_i/dx of every image of the batch.
 
-    A zero feature (F_i = 0) has no ratio. Zeroing it changes nothing, so its score is infinite, and
-    it is masked last. In a batch, `ours` is the mean of the ratios over the images where the
-    feature is not zero, and `soteria` the absolute value of the sum of the signed ratios over the
-    same images.
-
-    `features_fn` maps images x (B, C, H, W) to features (B, l), each image independently.
+    Zeroing a zero feature changes nothing, so its score is infinite, and it is masked last. In a
+    batch, `ours` is the mean of the ratios over the images where the feature is not zero, and
+    `soteria` the absolute value of the sum of their signed ratios, which can cancel.
     """
     found, pull = vjp(features_fn, x)[:2]
 
@@ -59,8 +52,7 @@ def scores(features_fn: Callable[[Tensor], Tensor], x: Tensor, order: Order = "o
 def mask(scores: Tensor, alpha: float) -> Tensor:
     """Return ones (l,), with zeros for the share `alpha` of the features with the smallest scores.
 
-    Their number is rounded to the nearest integer, halves to even. Of equal scores the earlier
-    feature is masked first; NaN counts as the largest score.
+    Their number is rounded, halves to even. Equal scores keep their order; NaN counts as largest.
     """
     order = scores.argsort(stable=True)
     return torch.ones_like(scores).scatter(0, order[: round(alpha * len(scores))], 0.0)

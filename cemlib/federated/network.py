@@ -1,8 +1,6 @@
 """Build classifiers for federated learning: convolutions, and a fully connected layer at the end.
 
-Of all layers, the last one shows its input most clearly: the gradient of its weights is the outer
-product of the loss's gradient at the outputs and this input. The network `lenet` is that of Zhu,
-Liu and Han, "Deep leakage from gradients", NeurIPS 2019.
+The network `lenet` is that of Zhu, Liu and Han, "Deep leakage from gradients", NeurIPS 2019.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,9 +29,8 @@ ACTIVATIONS: dict[str, Activation] = {
 class FederatedNet(nn.Module):
     """Convolutions, and the linear layer `classifier` on their flattened output.
 
-    No layer combines the images of a batch, so each image's features, and the gradient of each
-    image's loss, do not depend on the rest of the batch. `body` takes images (B, C, H, W) in
-    [-1, 1], and each image has `length` features.
+    No layer combines the images of a batch: no image's features or gradient depend on the others.
+    `body` maps images (B, C, H, W) in [-1, 1] to `length` features each.
     """
 
     def __init__(self, body: nn.Module, length: int, num_classes: int) -> None:
@@ -61,11 +58,11 @@ def lenet(channels: int, activation: Activation) -> nn.Sequential:
 
 
 def resnet18(channels: int, activation: Activation) -> nn.Module:
-    """Return torchvision's ResNet-18 for small images, with group norm.
+    """Return torchvision's ResNet-18 (He, Zhang, Ren and Sun, CVPR 2016) for 32x32 images.
 
-    He, Zhang, Ren and Sun, CVPR 2016. As is usual for images of 32x32, the first convolution is 3x3
-    with stride 1, and no max pooling follows it. Batch norm would combine the images of a batch, so
-    every norm is over groups of 16 channels of a single image (Wu and He, ECCV 2018).
+    As is usual for them, the first convolution is 3x3 with stride 1, and no max pooling follows it.
+    Batch norm would combine images, so every norm is over groups of 16 channels of a single image
+    (Wu and He, ECCV 2018).
     """
     net: nn.Module = ResNet(
         BasicBlock, [2, 2, 2, 2], norm_layer=lambda width: nn.GroupNorm(width // 16, width)
@@ -114,8 +111,7 @@ def features(net: FederatedNet, weights: Weights, x: Tensor) -> Tensor:
 def gradients(net: FederatedNet, weights: Weights, x: Tensor, y: Tensor) -> tuple[Weights, Tensor]:
     """Return the gradient of the mean cross-entropy by parameter name, and the loss.
 
-    The images are (B, C, H, W), and y are labels (B,) or distributions over the classes
-    (B, classes).
+    The targets y of images x (B, C, H, W) are labels (B,) or distributions (B, classes).
     """
     found, value = grad_and_value(lambda w: F.cross_entropy(functional_call(net, w, x), y))(weights)
     return found, value

@@ -3,9 +3,7 @@
     g~ = 1/B ( sum_b g_b min(1, C / (|g_b| + 1e-6)) + C s N(0, I) )
 
 Source: Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1; clipping as
-in Opacus (Yousefpour et al. 2021), whose optimiser takes the same step and whose accountant
-computes epsilon. Everything is a function of one client's weights, batch and noise, so that it can
-be mapped over clients.
+in Opacus (Yousefpour et al. 2021).
 """
 
 import importlib
@@ -30,8 +28,8 @@ def private_gradients(
 ) -> tuple[Weights, Tensor]:
     """Return the mean of the clipped gradients of images (B, C, H, W) plus noise, and the loss.
 
-    `clip` is the largest L2 norm of an image's gradient over all parameters. The `noise` of each
-    parameter, standard normal times the noise multiplier, is scaled by clip / B.
+    `clip` is the largest L2 norm of an image's gradient over all parameters. The `noise`, from
+    `draw_noise`, is scaled by clip / B.
     """
 
     def one(image: Tensor, label: Tensor) -> tuple[Weights, Tensor]:
@@ -54,11 +52,7 @@ def draw_noise(weights: Weights, multiplier: float, generator: torch.Generator) 
 
 
 def epsilon(settings: DpSgd, sample_rate: float = 1.0, steps: int = 1) -> float | None:
-    """Return the epsilon of some steps at `settings.delta`, by Opacus' Renyi accountant.
-
-    `sample_rate` is the share of a client's images in a step. Epsilon is infinite without noise,
-    and None if Opacus is not installed.
-    """
+    """Return epsilon by Opacus' Renyi accountant: infinite without noise, None without Opacus."""
     if settings.noise_multiplier == 0:
         return float("inf")
     if importlib.util.find_spec("opacus") is None:

@@ -1,9 +1,7 @@
 """Carry out rounds of federated averaging, with all clients in one process.
 
-The server adds the mean of the clients' updates, weighted by their numbers of images: McMahan,
-Moore, Ramage, Hampson and Aguera y Arcas, "Communication-efficient learning of deep networks from
-decentralized data", AISTATS 2017, algorithm 1. With one full-batch step on every client, this is
-gradient descent on all images.
+Source: McMahan, Moore, Ramage, Hampson and Aguera y Arcas, "Communication-efficient learning of
+deep networks from decentralized data", AISTATS 2017, algorithm 1.
 """
 
 import time
@@ -46,11 +44,7 @@ class Federation:
         self.clients = clients_of(self.study, self.data, self.seed)
 
     def epoch(self, number: int) -> dict[str, Any]:
-        """Carry out a round, and return its row.
-
-        Raises:
-            DivergedError: if no answer is finite, or the validation loss is not.
-        """
+        """Carry out a round, and return its row; raise DivergedError if the training diverges."""
         start = time.perf_counter()
         row = {"epoch": number} | self._round(number)
         row |= score(self.net, self.weights, self.data.val, "val_")
@@ -112,10 +106,7 @@ class Federation:
     def _mixed(
         self, x: Tensor, y: Tensor, rows: Sequence[Tensor], draws: Sequence[Draws]
     ) -> Tensor:
-        """Mix pseudo images of the same labels into the images, if the variant does so.
-
-        `rows` (steps, B) are the positions of the images among those of each client.
-        """
+        """Mix pseudo images into x, if the variant mixes; `rows` (steps, B) are each client's."""
         mixing, latent = self.variant.mixing, self.study.gan.latent
         if mixing is None or self.pseudo is None:
             return x

@@ -1,11 +1,4 @@
-"""Set up a seed of a study: the clients' images, and the initial weights.
-
-The images are distributed among the clients independently of the class, or each class in Dirichlet
-shares (Hsu, Qi and Brown, "Measuring the effects of non-identical data distribution for federated
-visual classification", 2019, in the form of Li, Diao, Chen and He, ICDE 2022): the shares of each
-class are one draw from a Dirichlet distribution over the clients. With a small concentration, a few
-clients have most of a class.
-"""
+"""Set up a seed of a study: the clients' images, and the initial weights."""
 
 from collections.abc import Iterable, Sequence
 
@@ -61,9 +54,11 @@ def partition(
 ) -> list[Tensor]:
     """Distribute images with labels (N,) among clients; return the positions of each client's.
 
-    Each class is split in shares from a Dirichlet distribution, which are drawn up to `ATTEMPTS`
-    times, until every client has at least `least` images. Without a concentration, all images are
-    split at random into parts whose sizes differ by at most one.
+    Each class is split in shares from a Dirichlet distribution over the clients (Hsu, Qi and Brown,
+    "Measuring the effects of non-identical data distribution for federated visual classification",
+    2019, in the form of Li, Diao, Chen and He, ICDE 2022), drawn up to `ATTEMPTS` times until every
+    client has `least` images. With a small concentration, a few clients have most of a class;
+    without one, the parts are random, and their sizes differ by at most one.
 
     Raises:
         DataError: if a client would have fewer than `least` images.

@@ -19,10 +19,7 @@ SCORES = ("top1", "loss", "val_top1", "val_loss", "epsilon")
 
 
 def run(job: FederatedJob) -> list[Path]:
-    """Train, write the run's folder, and return the path of its record.
-
-    A run that diverges counts as finished too: its status is `failed`, its scores are null.
-    """
+    """Train, write the run's folder, also if it diverges, and return the path of its record."""
     start, study, folder = time.perf_counter(), job.plan.study, run_of(job)
     data = read_data(job)
     _check_beta(job, len(data.classes))
@@ -43,7 +40,6 @@ def run(job: FederatedJob) -> list[Path]:
 
 
 def _check_beta(job: FederatedJob, classes: int) -> None:
-    """Raise ConfigError if the mask has more outputs than there are classes."""
     mask = variant_of(job).mask
     if mask is not None and mask.beta is not None and mask.beta > classes:
         raise ConfigError(
@@ -89,10 +85,8 @@ def _scores(federation: Federation) -> dict[str, float | None]:
 def _epsilon(federation: Federation) -> float | None:
     """Return the epsilon for the client with the fewest images, assuming that it is always asked.
 
-    The accountant assumes that every step samples its images independently; like most trainings,
-    ours cuts a shuffled order into batches instead. Epsilon is None under mixing: the GANs saw
-    every image without noise, and their images are in every step, so the noise of the steps
-    guarantees nothing.
+    The accountant assumes independently sampled steps; here a shuffled order is cut into batches.
+    It is None under mixing: the GANs, whose images are in every step, saw images without noise.
     """
     private, train = federation.variant.dp_sgd, federation.study.train
     if private is None or federation.variant.mixing is not None:

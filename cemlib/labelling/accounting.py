@@ -1,10 +1,8 @@
 """Compute the differential privacy of noisy counts of votes, for one query and for many.
 
-Every query releases `counts + N(0, sigma^2)` for each class; the participants' shares of the noise
-add up to the variance sigma^2. Two sets of votes are neighbours if their counts differ by at most
-the sensitivity in L2: 1 if a participant joins or leaves (one class loses a vote), sqrt(2) if a
-participant's vote changes (one class loses it, another gains it), which one image of its training
-set can bring about.
+Every query releases `counts + N(0, sigma^2)` for each class, with the noise of all participants.
+Two sets of votes are neighbours if their counts differ by at most the sensitivity in L2: 1 if a
+participant joins or leaves, sqrt(2) if its vote changes, as one of its training images can cause.
 
 Sources: Dwork and Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1
 (classical Gaussian mechanism; its proof needs epsilon < 1); Balle and Wang, "Improving the Gaussian
@@ -29,10 +27,9 @@ _LARGEST = math.log(sys.float_info.max)  # above it, the exponential overflows
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return the noise of one query, `sensitivity sqrt(2 ln(1.25 / delta)) / epsilon`.
+    """Return the noise's standard deviation, `sensitivity sqrt(2 ln(1.25 / delta)) / epsilon`.
 
-    It is the standard deviation of the classical Gaussian mechanism. The theorem holds for epsilon
-    below 1; `gaussian_epsilon` is exact for any noise.
+    It is that of the classical Gaussian mechanism; `gaussian_epsilon` is exact for any noise.
 
     Example:
         >>> round(gaussian_sigma(1.2, 1e-5), 4)
@@ -42,9 +39,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
 
 
 def gaussian_epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return the smallest epsilon that holds for Gaussian noise at a given delta.
-
-    It is infinite without noise.
+    """Return the smallest epsilon of Gaussian noise at a given delta; infinite without noise.
 
     Example:
         >>> round(gaussian_delta(gaussian_epsilon(4.0, 1e-5), 4.0) * 1e5, 6)
@@ -62,8 +57,8 @@ def gaussian_epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> fl
 def strong_composition(epsilon: float, queries: int, slack: float) -> float:
     """Return the epsilon of k queries together: `sqrt(2 k ln(1/slack)) e + k e (exp(e) - 1)`.
 
-    The delta that goes with it is the sum of the queries' deltas and the slack. The bound is
-    infinite where it exceeds the range of floats.
+    Their delta is the sum of the queries' deltas and the slack. The bound is infinite where it
+    exceeds the range of floats.
 
     Example:
         >>> round(strong_composition(0.1, 100, 1e-5), 3)
@@ -85,9 +80,7 @@ def noise_std(study: LabellingStudy, epsilon: float | None) -> float:
 def stated(study: LabellingStudy, epsilon: float) -> dict[str, Any]:
     """Return the privacy columns of a table, given the epsilon of one query by the formula.
 
-    The exact columns are for one changed vote; their delta is that of one query, even for all
-    queries together. `epsilon_total_published` is the strong composition of the formula's epsilon,
-    as published.
+    The exact ones are for a changed vote, at the delta of one query even for all queries together.
     """
     settings = study.privacy
     sigma = noise_std(study, epsilon)

@@ -1,10 +1,8 @@
 """Connect parties over TCP with TLS 1.3 and certificates on both sides.
 
-A party is identified by the subjectAltName of its certificate, which an authority that all parties
-trust has signed: `aggregator`, `requester` or `participant-<i>`.
-
-On the wire, a message is its length (4 bytes, big-endian) followed by its bytes. The receiver knows
-which length to expect, and rejects any other before it reads further.
+The subjectAltName of its certificate identifies a party: `aggregator`, `requester` or
+`participant-<i>`. On the wire, a message is its length (4 bytes, big-endian) followed by its bytes.
+The receiver knows which length to expect, and rejects any other before it reads further.
 """
 
 import asyncio
@@ -28,8 +26,7 @@ def secured(certificate: Path, authority: Path, *, server: bool) -> ssl.SSLConte
     """Return the TLS context of a party's connections.
 
     Raises:
-        FileError: if a file cannot be read, has no certificate in PEM, or, for the party's own
-            certificate, lacks the private key.
+        FileError: if a file has no certificate in PEM, or the party's own lacks the private key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -53,8 +50,7 @@ async def connected(
     """Yield a channel to the aggregator, after verifying its certificate, and close it on exit.
 
     Raises:
-        LabellingError: if the aggregator disconnects, as it does when this party connects again, or
-            the whole exchange takes longer than the given number of seconds.
+        LabellingError: if the aggregator disconnects, or the exchange takes more than `seconds`.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -83,13 +79,12 @@ async def accepted(
 ) -> AsyncIterator[dict[int, Channel]]:
     """Yield a channel to each party, identified by its certificate, and close them all on exit.
 
-    Handshakes run concurrently, so that a silent caller delays nobody. Unknown callers are
-    turned away. Until all have arrived, a party may connect again: its newest connection counts,
-    since an older one is not seen to be closed while it holds more than a buffer of unread data.
-    The deadline is a time of the event loop's clock.
+    Handshakes run concurrently, so that a silent caller delays nobody. Unknown callers are turned
+    away. Until all have arrived, a party may connect again: its newest connection counts, since an
+    older one is not seen to be closed while it holds more than a buffer of unread data.
 
     Raises:
-        DroppedOutError: if some parties have not connected by the deadline.
+        DroppedOutError: if some are missing at the deadline, a time of the event loop's clock.
     """
     tls.num_tickets = 0
     names = {party_name(index): index for index in parties}
@@ -141,13 +136,7 @@ async def send(channel: Channel, message: bytes) -> None:
 
 
 async def receive(channel: Channel, size: int) -> bytes:
-    """Return the next message, which must have `size` bytes.
-
-    Raises:
-        MessageError: if another length is announced.
-        OSError: if the connection is broken.
-        EOFError: if the other side disconnects before the whole message has arrived.
-    """
+    """Return the next message; raise MessageError for a wrong length, one of `GONE` if cut off."""
     reader, _ = channel
     announced = int.from_bytes(await reader.readexactly(4), "big")
     if announced != size:

@@ -1,8 +1,4 @@
-"""Measure the cost of a round in CPU seconds and bytes, by key length and optimisation.
-
-Packing reduces the number of ciphertexts, `short` blindings replace an exponentiation by products
-of table entries, and blindings that are computed in advance leave a single product at voting time.
-"""
+"""Measure the cost of a round in CPU seconds and bytes, by key length and optimisation."""
 
 import time
 from collections.abc import Sequence
@@ -30,11 +26,7 @@ WAYS: dict[str, Packing] = {"none": "none", "label": "images", "images": "images
 
 
 def run(job: Job[LabellingStudy]) -> list[Path]:
-    """Time the cryptography of a study, and write the record; return its path.
-
-    Raises:
-        ConfigError: if the counters of the votes do not fit into a ciphertext.
-    """
+    """Measure and record the costs; raise ConfigError if counters do not fit into a ciphertext."""
     start = time.perf_counter()
     try:
         rounds = measured(**job.settings)
@@ -60,14 +52,10 @@ def measured(
     """Return the cost of labelling one image, summed over all participants.
 
     Where packing goes across images, `images` of them share a round; otherwise a round has one.
-    Masks are in [0, 2^mask_bits).
-
-    Returns:
-        A row for every combination of `key_bits`, `packing`, `blinding` and `precomputed`
-        (whether blindings were computed in advance), with the CPU seconds of one image:
-        `offline_seconds` for blindings computed in advance, `encrypt_seconds` for the votes, and
-        `decrypt_seconds` for products, partial decryptions and reading the tallies; the `bytes`
-        sent to the aggregator, and the `ciphertexts` of one participant.
+    Each key length, packing and blinding, `precomputed` or not, has a row with the `bytes` sent to
+    the aggregator, the `ciphertexts` of one participant, and the CPU seconds: `offline_seconds` for
+    precomputed blindings, `encrypt_seconds` for the votes, and `decrypt_seconds` for products,
+    partial decryptions and reading the tallies.
     """
     found: list[Row] = []
     for bits in key_bits:

@@ -1,7 +1,6 @@
 """Write dealt keys to files for parties on separate machines, and read them there.
 
-`public.json` is for everybody: it has the public key and the setting of the rounds.
-`share-<i>.json` is for participant i alone.
+`public.json` is for everybody, `share-<i>.json` for participant i alone.
 """
 
 import json
@@ -42,11 +41,7 @@ def write_keys(folder: Path, setting: Setting) -> list[Path]:
 
 
 def read_dealt(path: Path, kind: type[_T]) -> _T:
-    """Return the `Public` or `KeyShare` in a file.
-
-    Raises:
-        FileError: if a value is missing or wrong; the message does not show the value.
-    """
+    """Read a `Public` or `KeyShare`; raise FileError, which shows no value, if one is wrong."""
     try:
         return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
     except ValidationError as error:

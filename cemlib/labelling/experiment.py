@@ -1,9 +1,6 @@
 """Run one repeat with one number of images: train, vote, and train again on the answers.
 
-All participants vote, the requester included, and the answers are a single release of noisy counts.
-Using them more than once costs no further privacy, so each participant in turn acts as the
-requester: it trains again, from its original initial weights, on its own images and the answered
-ones.
+Using the released counts again costs no privacy, so each participant in turn acts as the requester.
 """
 
 from collections.abc import Callable
@@ -44,10 +41,7 @@ class Outcome:
 
 
 def variants(study: LabellingStudy) -> list[tuple[float | None, Weighting]]:
-    """Return the pairs of epsilon and method with which participants train again.
-
-    The control `constant` is used only at the study's own epsilon, which comes first.
-    """
+    """Return (epsilon, method) of each new training; `constant` is for the study's own epsilon."""
     own = [(study.privacy.epsilon, method) for method in METHODS]
     return own + [(e, method) for e in study.privacy.sweep for method in METHODS[:2]]
 
@@ -55,8 +49,7 @@ def variants(study: LabellingStudy) -> list[tuple[float | None, Weighting]]:
 def carry_out(participants: Participants, images: int, stage: Stage) -> Outcome:
     """Let all participants train on the given number of images each, vote, and train again.
 
-    `stage` returns the result of the stage with a given name: a stored one if an earlier process
-    has finished that stage, and otherwise what the function that it takes returns.
+    `stage` returns the result of a named stage: a stored one, or that of the function it is given.
 
     Raises:
         ConfigError: if the protocol cannot carry the noise or the masks; nothing is trained then.
@@ -88,7 +81,6 @@ def carry_out(participants: Participants, images: int, stage: Stage) -> Outcome:
 
 
 def _settings(participants: Participants) -> dict[float | None, Setting]:
-    """Return the setting of the votes by epsilon."""
     study = participants.study
     try:
         return {

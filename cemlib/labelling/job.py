@@ -57,8 +57,7 @@ class Stages:
 def run(job: Job[LabellingStudy]) -> Iterator[Path]:
     """Carry out one repeat: write its folders, and yield the path of each one's record.
 
-    If a training diverges, the repeat with that number of images counts as finished too: its status
-    is `failed`, and it has no scores.
+    If a training diverges, that number of images counts as finished, too: its status is `failed`.
 
     Raises:
         FileError: if the prepared data are missing or damaged.
@@ -86,10 +85,7 @@ def run(job: Job[LabellingStudy]) -> Iterator[Path]:
 def _write(
     job: Job[LabellingStudy], images: int, found: Outcome | str, seconds: float
 ) -> dict[str, Any]:
-    """Write the files of a finished repeat, its metrics last, and return the metrics.
-
-    `found` is the outcome, or why a training diverged.
-    """
+    """Write the files of a repeat, its metrics last; `found` is the outcome, or why it diverged."""
     outcome, reason = (None, found) if isinstance(found, str) else (found, None)
     repeat = job.of["repeat"]
     folder = job.plan.layout.repeat(images, repeat)

@@ -1,9 +1,8 @@
 """Train the participants' networks, many small ones at once, and let them classify images.
 
 The weights of M small networks of one kind are stacked, (M, ...), and every layer is one batched
-operation: with networks this small, the number of calls determines the time. Each network sees its
-own images and learns as it would alone. The networks of the published text are torchvision's, and
-are trained one by one (M = 1).
+operation: with networks this small, the number of calls determines the time. Each learns as it
+would alone. torchvision's networks are trained one by one (M = 1).
 """
 
 import math
@@ -82,10 +81,7 @@ def _sizes(
 
 
 class Stack(nn.Module):
-    """M small networks of one kind and width, applied at once, given the weights of each.
-
-    A ReLU follows every layer but the last. Convolutions have a stride of 2.
-    """
+    """M small networks of one kind and width, applied at once, given the weights of each."""
 
     def __init__(self, networks: Sequence[Weights]) -> None:
         super().__init__()
@@ -133,8 +129,7 @@ def learn(
 ) -> Tensor:
     """Train M networks of `start` in place, each on its own training set; return losses (steps, M).
 
-    The images (P, C, H, W) are normalised. `chances` (steps, M, batch) are uniform in [0, 1), and
-    choose the images of its set that a network sees in each step.
+    The images (P, C, H, W) are normalised; `chances` (steps, M, batch) in [0, 1) choose batches.
 
     Raises:
         DivergedError: if a loss is not finite.

@@ -4,10 +4,9 @@
     weight = 1 + sum_j P_j log P_j / log k                 in [0, 1]
     J = -1/N sum_i weight_i sum_j Y_ij log Yhat_ij + regulariser
 
-Y is the class with the largest noisy count, one-hot. `posterior` is an alternative weight that
-takes the noise into account; it is not in the published text. A participant's own labelled images
-have weight 1; with weight 1 everywhere, J is the cross-entropy. The regulariser is the optimiser's
-L2 term. Source: the loss of PCTC, collaborative training by private labels.
+Y is the class with the largest noisy count, one-hot. A participant's own labelled images have
+weight 1. The regulariser is the optimiser's L2 term. Source: the loss of PCTC, collaborative
+training by private labels, whose text does not have the alternative weight `posterior`.
 """
 
 import math
@@ -41,9 +40,8 @@ def certainty(counts: Tensor) -> Tensor:
 def posterior(counts: Tensor, participants: int, sigma: float) -> Tensor:
     """Return the probability (Q,) that the class with the largest noisy count has the most votes.
 
-    It is the posterior given `counts` (Q, k), each with noise N(0, sigma^2), under a uniform prior
-    over all possible tallies of one vote per participant. A class that ties for the most votes
-    counts as having the most.
+    It is the posterior given `counts` (Q, k), each with noise N(0, sigma^2), if all tallies of one
+    vote per participant are equally likely. A class that ties for the most votes has the most.
 
     Example:
         >>> posterior(torch.tensor([[9.0, 1.0], [6.0, 4.0]]), 10, sigma=2.0).round(decimals=3)
@@ -74,9 +72,6 @@ def _products(polynomials: Tensor) -> Tensor:
 
 
 def information_entropy_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Return the mean weighted cross-entropy (...) of a batch, for several networks at once.
-
-    Logits are (..., B, k), labels (class indices) and weights in [0, 1] (..., B).
-    """
+    """Return the mean weighted cross-entropy (...) of logits (..., B, k), the rest (..., B)."""
     single = cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none")
     return (weights * single.view_as(weights)).mean(dim=-1)

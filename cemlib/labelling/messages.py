@@ -1,15 +1,14 @@
 """Encode and decode the messages of a round.
 
 A message is its kind (1 byte), round (32 bytes) and sender (2 bytes), followed by its body. Numbers
-are big-endian and of fixed width. The round determines the one length that each kind of message
-has. A receiver rejects any other length, kind, round or sender before it looks at a number. Nothing
-is pickled, and nothing in a message determines how much memory is allocated.
+are big-endian and of fixed width. A receiver knows the length of each kind, and rejects any other
+length, kind, round or sender before it looks at a number. Nothing is pickled, and nothing in a
+message determines how much memory is allocated.
 
 A vote is a ballot followed by the plain part as 64-bit integers. A ballot is the ciphertexts and
-an HMAC-SHA256 over round, sender and ciphertexts, whose key the participants share and the
-aggregator does not have. A request to decrypt holds the ballots of all participants, who check them
-and multiply the ciphertexts themselves: the aggregator alone cannot have anything decrypted but the
-sums of this round.
+an HMAC-SHA256 over round, sender and ciphertexts, whose key the aggregator does not have. A request
+to decrypt holds all ballots: the participants check them and multiply the ciphertexts themselves,
+so the aggregator alone cannot have anything decrypted but the sums of this round.
 """
 
 import hashlib
@@ -48,8 +47,7 @@ class Kind(IntEnum):
 class Round:
     """One round of labelling, whose `digest` every message holds.
 
-    `images_digest` (see `cemlib.labelling.queries`) lets parties on separate machines agree on the
-    images that they vote on; it is empty where all are in one process.
+    `images_digest` is empty where all parties are in one process, and have the same images.
     """
 
     public: PublicKey
@@ -116,8 +114,8 @@ def decode_vote(round_: Round, sender: int, data: bytes) -> tuple[bytes, NDArray
     """Return the ballot, whose tag only participants can check, and the plain part (queries, k).
 
     Raises:
-        MessageError: if it is not a vote in this round from this sender, a number in it is not a
-            unit mod n^2, or the plain part is out of range.
+        MessageError: if it is not this sender's vote in this round, a number is not a unit mod n^2,
+            or the plain part is out of range.
     """
     what, size = f"vote of participant {sender}", round_.numbers_bytes
     body = _body(round_, Kind.VOTE, sender, data, what)
@@ -126,13 +124,10 @@ def decode_vote(round_: Round, sender: int, data: bytes) -> tuple[bytes, NDArray
 
 
 def decode_request(round_: Round, mac_key: str, data: bytes) -> list[Numbers]:
-    """Return every participant's ciphertexts, whose products are to be decrypted.
-
-    The numbers are not checked here: `partial_decryption` checks the products.
+    """Return every participant's ciphertexts; `partial_decryption` checks their products.
 
     Raises:
-        MessageError: if it is not a request of this round, or a ballot in it is not the one that
-            the participant sent in this round.
+        MessageError: if it is not a request of this round, or a ballot in it is not its sender's.
     """
     what, size = "request of the aggregator", round_.numbers_bytes
     body, found = _body(round_, Kind.REQUEST, AGGREGATOR, data, what), []

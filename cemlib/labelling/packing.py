@@ -1,12 +1,9 @@
 """Turn votes into plaintexts: masks, noise, and several counters in one plaintext.
 
 A participant encrypts u = x + v and sends t = v + e in the clear, where x is the vote, v the mask
-and e the noise. All are integer multiples of one step, 2^-12 of a vote; docs/labelling_protocol.md
-says why, and how well the masks hide.
-
-A plaintext is sum_j u_j 2^(w j) with counters u_j < 2^w. The sum of N plaintexts is the plaintext
-of the sums as long as every sum stays below 2^w, which `Setting.slot_bits` ensures; s slots of w
-bits stay below n because s w <= bits - 1.
+and e the noise, all in steps of 2^-12 of a vote; docs/labelling_protocol.md says why. A plaintext
+is sum_j u_j 2^(w j). No sum of N counters reaches 2^w (`Setting.slot_bits`), so the sum of N
+plaintexts is the plaintext of the sums; s slots stay below n because s w <= bits - 1.
 """
 
 import secrets
@@ -32,8 +29,8 @@ def draw_noise(
     """Draw one participant's noise (queries, classes) in grid steps: N(0, sigma^2 / N), rounded.
 
     A generator makes a study repeatable; without one, the noise is the normal quantile of
-    (k + 1/2) / 2^52, with 52 random bits k from the operating system. (With 53 bits the largest
-    would round to 1, whose quantile is infinite.)
+    (k + 1/2) / 2^52, with 52 bits k from the operating system. (With 53, the largest would round
+    to 1, of infinite quantile.)
     """
     if generator is None:
         from scipy.special import ndtri

@@ -1,14 +1,10 @@
 """Encrypt and add in Paillier's cryptosystem: the public part, which every party may use.
 
-With n = pq and g = 1 + n, a ciphertext of m is (1 + n)^m r^n mod n^2 for a random r, and (1 + n)^m
-= 1 + mn, so that only the blinding r^n costs an exponentiation (Paillier, EUROCRYPT 1999; g = 1 + n
-after Damgard and Jurik, PKC 2001). Products of ciphertexts encrypt sums: Enc(a) Enc(b) = Enc(a + b
-mod n).
-
-Hiding rests on the decisional composite residuosity assumption (DCR): without p and q, nobody can
-tell n-th powers mod n^2 from other units.
-
-The blinding is drawn in one of two ways:
+With n = pq, a ciphertext of m is (1 + n)^m r^n mod n^2 for a random r, and (1 + n)^m = 1 + mn, so
+that only the blinding r^n costs an exponentiation (Paillier, EUROCRYPT 1999; g = 1 + n after
+Damgard and Jurik, PKC 2001). Products of ciphertexts encrypt sums mod n. Hiding rests on the
+decisional composite residuosity assumption (DCR): without p and q, nobody can tell n-th powers mod
+n^2 from other units. The blinding is drawn in one of two ways:
 
 * `full`: r^n for r uniform in the units of Z_n. It rests on DCR alone.
 * `short`: h_n^a for the dealer's h_n = (-x^2)^n mod n^2 and a uniform in [0, 2^(bits/2)), by a
@@ -17,8 +13,6 @@ The blinding is drawn in one of two ways:
   which -x^2 generates all or a subgroup of small index. That an exponent of half the length is
   indistinguishable from a full one rests on the hardness of factoring n (Goldreich and Rosen,
   J. Cryptology 16, 2003), which DCR implies.
-
-gmpy2 computes with the large integers; arguments and results are Python's integers.
 """
 
 import hashlib
@@ -128,10 +122,7 @@ def draw_blinding(key: PublicKey, kind: Blinding = "short") -> int:
 
 
 def encrypt(key: PublicKey, plaintext: int, blinding: int | None = None) -> int:
-    """Return a ciphertext of a plaintext in [0, n).
-
-    A blinding from `draw_blinding` must be used for one ciphertext only; None draws one.
-    """
+    """Return a ciphertext of a plaintext in [0, n); no blinding may be used for a second one."""
     if not 0 <= plaintext < key.n:
         raise LabellingError(f"plaintext: must be in [0, n), n of {key.bits} bits")
     blinding = draw_blinding(key) if blinding is None else blinding

@@ -1,9 +1,8 @@
 """Distribute images among the participants of one repeat, train their networks, and let them vote.
 
-In every repeat the training images are distributed anew: first the queries, then each participant's
-own images, so that no image is in two sets. The smaller sets of a participant are subsets of its
-larger ones. Every random stream has a name of its own, so a participant starts from the same
-weights, and its batches are drawn with the same random numbers, whatever it trains on.
+The queries and each participant's own images are disjoint sets; the smaller sets of a participant
+are subsets of its larger ones. A participant starts from the same weights, and its batches are
+drawn with the same random numbers, whatever it trains on.
 """
 
 from collections.abc import Sequence
@@ -39,7 +38,6 @@ class Participants:
     data: Prepared
 
     def __post_init__(self) -> None:
-        """Refuse a study that needs more images than there are."""
         needed = self.study.queries + self.study.participants * max(self.study.images)
         found = len(self.data.train)
         if needed > found:
@@ -67,11 +65,9 @@ class Participants:
         return posterior(counts, self.study.participants, noise_std(self.study, epsilon))
 
     def answered(self, counts: Tensor, epsilon: float | None, weighting: Weighting) -> TrainingSet:
-        """Return the answered images with the labels that their noisy counts (Q, k) give them.
+        """Return the answered images with the labels and weights of their noisy counts (Q, k).
 
-        A query without an answer is left out. The weight of the others is 1 (`capc`), their
-        certainty (`iel`), or the mean certainty (`constant`, which shows the effect of the size of
-        the weights alone).
+        `constant` shows the effect of the size of the weights alone.
         """
         kept = answered(counts)
         certain = self.certainty(counts[kept], epsilon).float()
@@ -85,10 +81,8 @@ class Participants:
     def learn(self, sets: Sequence[tuple[int, TrainingSet]]) -> Found:
         """Train a participant from its initial weights on each of M training sets.
 
-        Returns:
-            `votes` (M, Q), the class that each network assigns to each query; `accuracy` (M,), the
-            share of the test images that it classifies correctly; `losses` (M, tenths), the mean
-            loss in each tenth of the training.
+        Return `votes` (M, Q) on the queries, `accuracy` (M,) on the test images, and `losses`
+        (M, tenths), the mean in each tenth of the training.
         """
         groups: dict[tuple[NetworkConfig, int | None], list[int]] = {}
         for i, (who, _) in enumerate(sets):

@@ -1,7 +1,4 @@
-"""The parties of a round, whose attributes are all that each of them sees.
-
-A party takes bytes and returns bytes, whether a function call or a socket carries them.
-"""
+"""The parties of a round, which exchange bytes; their attributes are all that each of them sees."""
 
 import math
 from collections.abc import Container, Iterable
@@ -28,8 +25,7 @@ class Participant:
         round: the public parameters.
         share: its share of the key, with the key of the tags.
         votes: its votes (queries,), class indices.
-        masks: its masks v (queries, classes), in grid steps.
-        noise: its noise e (queries, classes), in grid steps.
+        masks, noise: its v and e (queries, classes), in grid steps.
         sent: its own ciphertexts.
         ballots: all participants' ciphertexts, as the aggregator passed them on.
         asked: the products of these, which encrypt sum x + sum v, and which it partially decrypts.
@@ -38,10 +34,7 @@ class Participant:
     def __init__(
         self, round_: Round, share: KeyShare, votes: Integers, noise_seed: int | None = None
     ) -> None:
-        """Draw masks and noise for votes (queries,), which are class indices.
-
-        A study sets the seed of the noise; with None the operating system draws it.
-        """
+        """Draw masks and noise for votes (queries,), class indices; a noise seed is for studies."""
         setting = round_.setting
         if share.fingerprint != round_.public.fingerprint or share.of != setting.participants:
             raise ShareError(f"share {share.index}: not of this round's key and participants")
@@ -81,8 +74,6 @@ class Participant:
 
     def partial(self, request: bytes) -> bytes:
         """Return this participant's part of the decryption of the sums of all ballots.
-
-        It answers a single request in a round, and multiplies the ciphertexts itself.
 
         Raises:
             MessageError: if the request does not hold all participants' ballots of this round.
@@ -170,8 +161,7 @@ class Aggregator:
 def _check_plausible(counts: NDArray[np.float64], setting: Setting) -> None:
     """Reject tallies that do not add up to N votes, or have below 0 or above N votes for a class.
 
-    Noise of up to `FAR` standard deviations is allowed, which honest parties practically never
-    exceed. Votes that are moved or added within the noise go undetected.
+    Votes that are moved or added within `FAR` standard deviations of the noise go undetected.
     """
     n, sigma = setting.participants, setting.noise_std
     room = FAR * sigma + 0.5

@@ -1,8 +1,7 @@
 """Carry out one round of collaborative labelling, with all parties in this process.
 
-The messages are the same bytes that `cemlib.labelling.roles` sends over sockets. See
-docs/labelling_protocol.md for the round, what it protects, what it does not, and what to do when a
-participant drops out.
+The messages are the same bytes that `cemlib.labelling.roles` sends over sockets;
+docs/labelling_protocol.md describes the round.
 """
 
 import numpy as np
@@ -28,15 +27,11 @@ def aggregate(
     keys: Keys | None = None,
     noise: np.random.Generator | None = None,
 ) -> NDArray[np.float64]:
-    """Return the noisy tallies of votes, their sum + N(0, sigma^2): (queries, classes).
+    """Return the noisy tallies (queries, classes) of class indices (queries, participants).
 
-    Args:
-        votes: class indices (queries, participants).
-        setting: the round's setting.
-        keys: keys from `deal`, which may serve many rounds; None deals new ones.
-        noise: generator of the noise, for repeatable studies: the same state gives the same
-            tallies. With None the operating system draws the noise, as it always does for masks and
-            blindings.
+    `keys` from `deal` may serve many rounds; None deals new ones. The generator `noise` is for
+    repeatable studies; without it the operating system draws the noise, as always for masks and
+    blindings.
 
     Raises:
         LabellingError: if votes, keys and setting do not fit together.
@@ -59,10 +54,7 @@ def aggregate(
 def exchange(
     aggregator: Aggregator, participants: list[Participant], sent: list[bytes]
 ) -> list[bytes]:
-    """Pass the votes to the aggregator and its request to all; return the partial decryptions.
-
-    Participants and the votes that they sent are in the order of their shares.
-    """
+    """Pass on the votes and the request, in the order of shares; return the partial decryptions."""
     for index, message in enumerate(sent):
         aggregator.receive_vote(index, message)
     request = aggregator.request()

@@ -1,8 +1,6 @@
 """The images uint8 (Q, C, H, W) of a round: their shape, their digests, and a ledger of them.
 
-A ledger is a file with the SHA-256 of every image whose votes a participant has helped to decrypt,
-one per line. A single changed pixel gives another digest, so only a limit on their number keeps a
-participant from voting too often on images that are nearly the same.
+A ledger file lists the SHA-256 of each image whose votes a participant has helped to decrypt.
 """
 
 import fcntl
@@ -50,13 +48,10 @@ def digests(images: Images) -> list[str]:
 
 
 def enter(ledger: Path, new: list[str], most: int | None = None, *, dry: bool = False) -> None:
-    """Add digests to a ledger, which is created if it is missing, and flush them to the disk.
-
-    With `dry`, they are only checked.
+    """Add digests to a ledger, created if it is missing, and flush them; `dry` only checks them.
 
     Raises:
-        LabellingError: if one of them is in the ledger already, or it would hold more than `most`;
-            it is not changed then.
+        LabellingError: if one is in it already, or it would hold more than `most`; none is added.
         FileError: if the file is not a ledger, or cannot be written.
     """
     try:

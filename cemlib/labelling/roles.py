@@ -6,9 +6,8 @@
     aggregator   -> requester     tallies in steps of the noise, 64-bit integers
     requester    -> aggregator    0 bytes: the tallies have arrived
 
-A participant builds the round from its own copy of the public parameters, so that the aggregator
-cannot change noise, key or number of participants. A digest of the images is part of the round's,
-so that all parties see the same ones.
+A participant builds the round from its own public parameters and the images that it received, so
+the aggregator cannot change noise, key or number of participants, or show other images to some.
 """
 
 import asyncio
@@ -60,11 +59,8 @@ class Seat:
 async def request(seat: Seat, images: Images) -> NDArray[np.float64]:
     """Return the noisy tallies (Q, classes) of the votes on images uint8 (Q, C, H, W).
 
-    Await it in a notebook; in a script, call it with `asyncio.run`.
-
     Raises:
-        LabellingError: if the images have a wrong type or shape or are too large, if two of them
-            are equal, or if the round fails.
+        LabellingError: if images are unsuitable, too large or equal, or the round fails.
     """
     shape, setting = queries.encode_shape(images), seat.public.setting
     if copies := len(images) - len({*queries.digests(images)}):
@@ -83,9 +79,8 @@ async def take_part(
 ) -> int:
     """Vote on the images that arrive, and partially decrypt the sums; return the number of images.
 
-    The images are entered in the ledger (`cemlib.labelling.queries`) before the part of the
-    decryption is sent, without which nobody can read the vote. A round that fails earlier does not
-    use up any images.
+    The ledger gets the images before the part of the decryption is sent, without which nobody can
+    read the vote. A round that fails earlier does not use up any images.
 
     Raises:
         LabellingError: if the round fails or has other public parameters, the ledger refuses the

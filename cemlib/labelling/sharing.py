@@ -6,17 +6,15 @@ Every unit u of Z_(n^2) has u^(n lambda) = 1, so the partial decryptions c^(s_i)
 
     c^d = (1 + n)^(m d) r^(n d) = 1 + m n   mod n^2,      n d = 0 mod n lambda, d = 1 mod n,
 
-from which m is read (Paillier 1999; the exponent d of Damgard and Jurik 2001; additive n-of-n
-sharing).
+from which m is read (Paillier 1999; the exponent d of Damgard and Jurik 2001).
 
-N - 1 shares reveal nothing. The dealer draws s_1 ... s_(N-1) uniformly and independently from Z_(n
-lambda) and sets s_N = d - s_1 - ... - s_(N-1). For any d and any N - 1 of the N indices, the map
-from the N - 1 draws to those N - 1 shares is a bijection of Z_(n lambda)^(N-1). Those shares are
-therefore uniform and independent of d. Of lambda they can show only its size: lambda = (n + 1 - p -
-q) / 2 lies within (p + q) / 2 of n / 2, so a share is within statistical distance (p + q) / n <
-2^(2 - bits/2) of a uniform number below n floor(n / 2), which anybody can draw. A partial
-decryption reveals nothing beyond m: given m and the other N - 1 shares it is (1 + m n) / prod
-c^(s_j), which anybody can compute.
+N - 1 shares reveal nothing about d. The dealer draws s_1 ... s_(N-1) uniformly and independently
+from Z_(n lambda) and sets s_N = d - s_1 - ... - s_(N-1). For any d, the map from these draws to any
+N - 1 shares is a bijection of Z_(n lambda)^(N-1), so the shares are uniform and independent of d.
+Of lambda they can show only its size: lambda = (n + 1 - p - q) / 2 lies within (p + q) / 2 of n /
+2, so a share is within statistical distance (p + q) / n < 2^(2 - bits/2) of a uniform number below
+n floor(n / 2), which anybody can draw. A partial decryption reveals nothing beyond m: given m and
+the other N - 1 shares it is (1 + m n) / prod c^(s_j), which anybody can compute.
 """
 
 import math
@@ -30,7 +28,8 @@ import gmpy2
 from cemlib.labelling.errors import LabellingError, ShareError
 from cemlib.labelling.paillier import PublicKey, blinds, check_ciphertext, product
 
-# Rounds of Miller-Rabin: a composite passes one with probability at most 1/4 (Rabin 1980).
+# GMP 6.2 and later make a Baillie-PSW test and `ROUNDS` - 24 rounds of Miller-Rabin, each of which
+# a composite passes with probability at most 1/4 (Rabin 1980).
 ROUNDS = 40
 
 
@@ -38,8 +37,7 @@ ROUNDS = 40
 class KeyShare:
     """One participant's share of the decryption exponent; its repr never shows a secret.
 
-    With `mac_key`, 64 hexadecimal digits, the participants authenticate each other's ballots: it is
-    the same for all of them, and the aggregator must not have it.
+    All participants share `mac_key`, 64 hexadecimal digits, which the aggregator must not have.
     """
 
     index: int
@@ -106,11 +104,9 @@ def generate(bits: int) -> DealerKey:
 
 
 def random_prime(bits: int) -> int:
-    """Return a probable prime of exactly `bits` bits that is 3 mod 4.
+    """Return a probable prime of exactly `bits` bits that is 3 mod 4, its top two bits set.
 
-    Its top two bits are set, so that the product of two such primes has exactly 2 * bits bits.
-    Candidates are drawn independently, instead of counting up from one: all primes are equally
-    likely.
+    Candidates are drawn independently, not by counting up: all primes are equally likely.
     """
     while True:
         candidate = secrets.randbits(bits) | 3 << bits - 2 | 3
@@ -130,10 +126,7 @@ def split(key: DealerKey, participants: int) -> Keys:
 
 
 def partial_decryption(key: PublicKey, share: KeyShare, ciphertext: int) -> int:
-    """Return c^(s_i) mod n^2, participant i's part of the decryption of c.
-
-    GMP's `mpz_powm_sec` takes the same time and accesses the same memory whatever the share is.
-    """
+    """Return c^(s_i) mod n^2, participant i's part of the decryption of c, in constant time."""
     check_ciphertext(key, ciphertext)
     if share.value == 0:  # not accepted by GMP, and only possible with toy keys
         return 1
@@ -143,12 +136,11 @@ def partial_decryption(key: PublicKey, share: KeyShare, ciphertext: int) -> int:
 def combine(key: PublicKey, partials: dict[int, int], of: int) -> int:
     """Return the plaintext from the partial decryptions of all `of` participants, by index.
 
-    A part that was multiplied by (1 + n)^k is not detected, and adds k to the plaintext: see the
-    limits in docs/labelling_protocol.md.
+    A part that was multiplied by (1 + n)^k is not detected, and adds k to the plaintext.
 
     Raises:
-        ShareError: if parts are missing, or do not belong together: their product is not of the
-            form 1 + m n (which the product of unrelated units has with probability about 2 / n).
+        ShareError: if parts are missing, or do not belong together: their product is not 1 + m n
+            (with a wrong share, it is with probability about 2 / n).
     """
     missing = sorted(set(range(of)) - set(partials))
     if missing or len(partials) != of:

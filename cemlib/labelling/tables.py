@@ -84,10 +84,7 @@ def privacy_table(_results: Results, study: LabellingStudy) -> pd.DataFrame:
 
 
 def cost_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
-    """Return seconds and bytes of an image by key length, with the exponent of their growth.
-
-    The last row, whose `source` is `published`, is from the published text.
-    """
+    """Return seconds and bytes of an image by key length, with the exponent of their growth."""
     rounds = results.rounds.assign(source="ours", participants=study.participants)
     way = ["packing", "blinding", "precomputed"]
     for name in SECONDS:
@@ -100,9 +97,7 @@ def cost_table(results: Results, study: LabellingStudy) -> pd.DataFrame:
 
 
 def growth_exponent(rows: pd.DataFrame, name: str) -> float:
-    """Return a of seconds = c * key_bits^a, by least squares on logarithms.
-
-    It is NaN for a single key length, or if a measured time is zero.
+    """Return a of seconds = c * key_bits^a, by least squares on logarithms; NaN if undefined.
 
     >>> rows = pd.DataFrame({"key_bits": [256, 512, 1024], "s": [1.0, 8.0, 64.0]})
     >>> round(growth_exponent(rows, "s"), 6), growth_exponent(rows[:1], "s")

@@ -1,8 +1,4 @@
-"""Gradient inversion: what a gradient that a client shares reveals of the client's images.
-
-An attack is one file with its mathematics, one line in `ATTACKS`, and a section in
-`cemlib.config.federated_attacks`.
-"""
+"""Gradient inversion: what a gradient that a client shares reveals of the client's images."""
 
 from collections.abc import Callable
 

@@ -1,21 +1,18 @@
 """Infer labels, pruned entries and features from the last layer's gradient, without any search.
 
 With cross-entropy, the gradient of output c's bias is the mean over the batch of p_c - [y = c]: for
-one image it is negative for the true class and for no other.
-
-The gradient of the last layer's weight is the outer product of the gradient of its bias and its
-input F, so that F_i = dW_ci / db_c for every output c. Pruning entries of dW leaves F_i readable
-in every output that was not pruned there; the least-squares estimate from all of them is
+one image it is negative for the true class and for no other. The gradient of the weight is the
+outer product of the bias's and the layer's input F, so that F_i = dW_ci / db_c for every output c
+where it was not pruned (in a batch, the ratio is a mixture). The least-squares estimate of F_i is
 
     F_i = sum_c h_ci dW_ci db_c / sum_c h_ci db_c^2,        h: 1 where the entry is trusted
 
 Sources: Zhao, Mopuri and Bilen, "iDLG: improved deep leakage from gradients", 2020 (the label of
 one image); Wainakh et al., "User-level label leakage from gradients in federated learning", PoPETs
 2022 (the labels of a batch: one after another, that of the output with the lowest gradient, to
-which 1/B is then added);
-Phong et al., "Privacy-preserving deep learning via additively homomorphic encryption", IEEE TIFS
-13(5), 2018 (the ratio); Geiping et al., NeurIPS 2020, section 4.1 (the input of any fully connected
-layer). Features are recovered from the gradient of one image; in a batch, the ratio is a mixture.
+which 1/B is then added); Phong et al., "Privacy-preserving deep learning via additively homomorphic
+encryption", IEEE TIFS 13(5), 2018 (the ratio); Geiping et al., NeurIPS 2020, section 4.1 (the input
+of any fully connected layer).
 """
 
 import torch
@@ -28,10 +25,8 @@ from cemlib.federated.network import BIAS, WEIGHT
 def inferred_labels(shared: Shared) -> Tensor:
     """Return the labels (P, B) of each problem's images, in no particular order within a problem.
 
-    `cemlib.federated.inversion.search.labels_of` finds their order over several local steps.
-
-    They are exact for a single image if only the gradient of the last layer's weight is perturbed.
-    For a batch they are a guess: the mean reveals only the sum of the images' contributions.
+    For a single image they are exact if only the last layer's weight gradient is perturbed. For a
+    batch they are a guess, since the mean reveals only the sum of the images' contributions.
 
     Example:
         Probabilities (.2, .5, .3) and class 1.
@@ -52,8 +47,7 @@ def inferred_labels(shared: Shared) -> Tensor:
 def trusted_entries(shared: Shared, mask: str) -> Tensor | None:
     """Return (P, outputs, l) with 1 for entries that an attacker relies on, else 0; None for all.
 
-    `mask` is `ignored`, `known`, `estimated` or `layer`, as in the configuration. Leaving out the
-    layer is the attack of Balunovic et al. (ICLR 2022) on Soteria.
+    Leaving out the `layer` is the attack of Balunovic et al. (ICLR 2022) on Soteria.
     """
     if mask == "layer":
         return torch.zeros_like(shared.gradients[WEIGHT])
@@ -63,12 +57,12 @@ def trusted_entries(shared: Shared, mask: str) -> Tensor | None:
 
 
 def estimated_mask(gradients: Gradients) -> Tensor:
-    """Return the mask (P, outputs, l), read off the zeros in gradients of single images.
+    """Return the mask (P, outputs, l), read off the exact zeros that it leaves in gradients.
 
-    The mask multiplies by exact zeros, and is therefore visible. A zero counts as pruned where
-    another output has a value for that feature. A feature that is zero for all outputs counts as
-    truly zero if pruning visibly differs between outputs, and otherwise as pruned. Outputs whose
-    bias has no gradient (the network is certain of them) are not used.
+    A zero counts as pruned where another output has a value for that feature. A feature that is
+    zero for all outputs counts as truly zero if pruning visibly differs between outputs, and
+    otherwise as pruned. Outputs whose bias has no gradient (the network is certain of them) are no
+    evidence.
 
     Example:
         Output 0 is pruned at feature 0, output 1 is not; feature 2 is zero by itself.
@@ -89,10 +83,9 @@ def estimated_mask(gradients: Gradients) -> Tensor:
 
 
 def recovered_features(gradients: Gradients, entries: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the input of the last layer (P, l), from the gradients of single images alone.
+    """Return the last layer's input (P, l) from gradients of single images, and where it is known.
 
-    Where `entries` (P, outputs, l) is 0, the gradient is not used. The second result (P, l) says
-    whether a feature is known: it is not if none of its entries is used.
+    Gradients are not used where `entries` (P, outputs, l) is 0; without any, a feature is unknown.
 
     Example:
         >>> gradients = {

@@ -3,16 +3,14 @@
     min over x of  1 - cos(g(x, y), g*) + |F(x) - F*|^2 / |F*|^2 + prior_weight |x - m_y|^2 / D
 
 The label y and the features F* are known in closed form (`closed_form`), except for entries that
-may have been pruned, and m_y is the attacker's mean image of the class. The search is by L-BFGS
-from points around m_y: on smooth networks it ends orders of magnitude lower than signed Adam. There
-are often fewer features than pixels; of the images that have them, the one nearest to m_y is taken.
-The features of a batch are a mixture, so there this term is left out. `mean_image` returns m_y
-itself: an attack with a larger error reveals nothing.
+may have been pruned. There are often fewer features than pixels (D); of the images that have them,
+the one nearest to m_y, the attacker's mean image of the class, is taken. The features of a batch
+are a mixture, so there their term is left out. The search is by L-BFGS: on smooth networks it ends
+orders of magnitude lower than signed Adam.
 
-The attack is meant for trained networks. Matching gradients alone, from random numbers, finds the
-image on a network with initial weights, and fails on a trained one: the gradient of an image that
-is classified well is small, and far from the image the distance has no slope towards it. The
-distance of features has one everywhere, and the mean image is near.
+The attack is meant for trained networks, where matching gradients alone, from random numbers,
+fails: the gradient of an image that is classified well is small, and far from the image the
+distance has no slope towards it. That of features has one everywhere, and the mean image is near.
 
 The parts are from Geiping et al., NeurIPS 2020, and Balunovic et al., ICLR 2022; their sum is ours.
 """

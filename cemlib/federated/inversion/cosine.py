@@ -1,19 +1,16 @@
 """Search for an image of small total variation whose gradient is parallel to the shared one.
 
-    min over x in [0, 1] of  1 - cos(g(x, y), g*) + tv_weight * TV(x)
+    min over x in [0, 1] of  1 - cos(g(x, y), g*) + tv_weight TV(x) + prior_weight |x - m_y|^2 / D
 
-If the prior has a weight, the term `prior_weight |x - m_y|^2 / D` is added, with the attacker's
-mean image m_y of the class: the result is the posterior mode (Balunovic, Dimitrov, Staab and
-Vechev, "Bayesian framework for gradient leakage", ICLR 2022, in its simplest form), for gradients
-that are mostly noise.
-
-The label y is read off the last layer's gradient. The angle says more than the norm: the norm of a
-gradient only tells how far the training has progressed, and clipping does not change the angle.
+The label y is read off the last layer's gradient. The norm of a gradient only tells how far the
+training has progressed; the angle says more, and clipping does not change it. For gradients that
+are mostly noise, the prior gives the posterior mode (Balunovic, Dimitrov, Staab and Vechev,
+"Bayesian framework for gradient leakage", ICLR 2022, in its simplest form): m_y, of D pixels, is
+the attacker's mean image of the class.
 
 Source: Geiping, Bauermeister, Droege and Moeller, "Inverting gradients - how easy is it to break
 privacy in federated learning?", NeurIPS 2020: Adam on the signs of the gradient, with the learning
-rate schedule of their code, but here from one start, and the best image of the descent is kept, not
-the last.
+rate schedule of their code, but from one start, and the best image is kept, not the last.
 """
 
 from collections.abc import Sequence
@@ -61,9 +58,7 @@ def cosine_objective(
 def signed_descent(objective: Objective, start: Tensor, iterations: int, lr: float) -> Minimum:
     """Minimise P functions of images, from `start` (P, ...) clipped to [0, 1].
 
-    Returns:
-        The images of the lowest value in each descent. A descent whose values are never finite ends
-        at its start, with an infinite value.
+    Return the best images of each: those at the start, of infinite value, if no value is finite.
     """
     images = nn.Parameter(start.detach().clamp(0, 1))
     optimiser = Adam([images])

@@ -3,10 +3,9 @@
     min over x, u of  || g(x, softmax(u)) - g* ||^2         DLG: image and soft label together
     min over x    of  || g(x, y) - g* ||^2                  iDLG: y from the last layer's gradient
 
-Sources: Zhu, Liu and Han, "Deep leakage from gradients", NeurIPS 2019; Zhao, Mopuri and Bilen,
-"iDLG: improved deep leakage from gradients", 2020. Both start once, from standard normal numbers;
-the restarts of L-BFGS in the first paper's code are left out. Both attacks fail on a network that
-is not smooth: the distance of gradients of ReLU networks is piecewise flat.
+Sources: Zhu, Liu and Han, "Deep leakage from gradients", NeurIPS 2019, without its code's restarts;
+Zhao, Mopuri and Bilen, "iDLG: improved deep leakage from gradients", 2020. Both fail on networks
+that are not smooth: the distance of gradients of ReLU networks is piecewise flat.
 """
 
 from collections.abc import Sequence

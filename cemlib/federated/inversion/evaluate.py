@@ -41,9 +41,8 @@ def run_attacks(
 ) -> dict[str, Finding]:
     """Attack what the server sees of each image under a defence; return the findings by attack.
 
-    Attacks that differ only in what they know of a defence that is absent share one search. Each
-    gradient or update is of `batch` images. An update has `steps` local steps of rate `lr`, each on
-    batch / steps images of its own.
+    Attacks that differ only in what they know of an absent defence share one search. A gradient or
+    update is of `batch` images, an update of `steps` steps of rate `lr` on batch / steps of them.
     """
     shared = shared_gradients(net, scene, variant, batch, seed, steps, lr)
     searched: dict[AnyInversion, Reconstruction] = {}
@@ -71,11 +70,7 @@ def run_attacks(
 
 
 def attack(net: FederatedNet, shared: Shared, settings: AnyInversion, seed: int) -> Reconstruction:
-    """Return an attack's answers, each from a random start of its own.
-
-    The seed of a start is derived from the problem's number, so that an answer does not depend on
-    the other problems.
-    """
+    """Return an attack's answers; each has a seed of its own, and does not depend on the others."""
     draws = generator(seed, f"inversion_{settings.kind}")
     base = int(torch.randint(2**62, (), generator=draws))
     seeds = [derive(base, "start 0", problem) for problem in range(len(shared))]
@@ -84,10 +79,7 @@ def attack(net: FederatedNet, shared: Shared, settings: AnyInversion, seed: int)
 
 
 def search_settings(settings: AnyInversion, variant: Variant) -> AnyInversion:
-    """Return the settings that decide an attack's search.
-
-    `unmix` and `linked` are applied to its answer later; without a mask, `known` is `ignored`.
-    """
+    """Return the settings that decide an attack's search; without a mask, `known` is `ignored`."""
     changes: dict[str, Any] = {"unmix": False, "linked": None}
     if variant.mask is None and getattr(settings, "mask", None) == "known":
         changes["mask"] = "ignored"

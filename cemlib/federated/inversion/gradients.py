@@ -1,8 +1,7 @@
 """Compute gradients of independent problems, stacked, and distances between gradients.
 
-A problem is one shared gradient: the mean over the B images of a batch, with B = 1 for the gradient
-of a single image. Problems are tiny, so many are solved at once: the first axis of every tensor
-holds P problems, and nothing that is computed for one depends on another.
+A problem is one shared gradient: the mean over the B images of a batch. Problems are tiny, so many
+are solved at once: the first axis of every tensor holds P problems, none depending on another.
 """
 
 from collections.abc import Callable
@@ -43,10 +42,9 @@ def gradient_function(
 ) -> Callable[[Tensor, Tensor], Gradients]:
     """Return a differentiable function that computes the mean gradients of plain local steps.
 
-    Returns:
-        A function from images (P, B, C, H, W) and label distributions (P, B, classes) to gradients
-        by parameter name, each (P, *shape). Each step descends the mean loss of B / steps of the
-        images, in their order. The weights before the first step are constants of the function.
+    It maps images (P, B, C, H, W) and label distributions (P, B, classes) to gradients by name,
+    each (P, *shape), from the present weights of `net`. Each step descends the mean loss of
+    B / steps of the images, in their order.
     """
     weights = weights_of(net)
 
@@ -81,9 +79,9 @@ def cosine_distance(ours: Gradients, theirs: Gradients) -> Tensor:
 
 
 def absolute_variation(images: Tensor) -> Tensor:
-    """Return the mean absolute difference (P,) of neighbours in images (P, B, C, H, W).
+    """Return the mean absolute vertical plus horizontal difference (P,) in images (P, B, C, H, W).
 
-    The anisotropic total variation of Rudin, Osher and Fatemi (Physica D 60, 1992).
+    It is the anisotropic form of the total variation of Rudin, Osher and Fatemi (Physica D, 1992).
     """
     down, right = (images.diff(dim=side).abs().flatten(1).mean(1) for side in (-2, -1))
     return down + right

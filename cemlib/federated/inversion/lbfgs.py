@@ -2,11 +2,9 @@
 
 Sources: Liu and Nocedal, "On the limited memory BFGS method for large scale optimization",
 Mathematical Programming 45, 1989 (two-loop recursion); Armijo, Pacific Journal of Mathematics 16,
-1966 (sufficient decrease).
-
-torch's own optimiser treats all problems as one: its steps and its line search would couple them.
-Here each evaluation is a trial step of every problem. A problem whose value falls enough continues
-in a new direction; any other tries a shorter step next. No problem waits for another.
+1966 (sufficient decrease). The steps and the line search of torch's own optimiser would couple the
+problems. Here each evaluation is a trial step of every problem: one whose value falls enough
+continues in a new direction, any other tries a shorter step next.
 """
 
 from collections.abc import Callable
@@ -33,10 +31,7 @@ class Minimum(NamedTuple):
 
 
 def minimise(objective: Objective, start: Tensor, evaluations: int) -> Minimum:
-    """Minimise P functions, from points `start` (P, ...).
-
-    The objective is evaluated at the start and `evaluations` times after that.
-    """
+    """Minimise P functions from `start` (P, ...), evaluated there and `evaluations` times after."""
     search = _Search(objective, start.detach())
     curve = [search.value]
     for _ in range(evaluations):

@@ -1,19 +1,16 @@
 """Guess the true image from an attack's answer on a mixture x' = r x + (1 - r) G(e|y).
 
-A single mixture reveals x' alone. The attacker knows r, and the mean m and variance A of the
-class's images. If pseudo images were distributed like true ones, the best linear guess of x would
-be
+The attacker knows r, and the mean m and variance A of the class's images. If pseudo images were
+distributed like true ones, the best linear guess of x from a single x' would be
 
     m + r / (r^2 + (1 - r)^2) (x' - m)                                  `unmixed`
 
 But a client's generator has a mean of its own. An attacker who knows which gradients are of one
-client and class solves for it: the mean of those mixtures is r m + (1 - r) E[G|y], whatever E[G|y]
-is, and their variance is V = r^2 A + (1 - r)^2 Var[G|y]. An attacker who also knows which are of
-the same image first averages them over the rounds, which removes fresh noise from x' and V:
+client and class solves for it: the mean of those mixtures is r m + (1 - r) E[G|y], and their
+variance is V = r^2 A + (1 - r)^2 Var[G|y]. Averaging the mixtures of one image over the rounds
+first removes fresh noise from x' and V:
 
     m + r A / V (mean x' of the image - mean x' of all)                 `solved`
-
-`solved` needs gradients of single images that can be linked; `unmixed` takes the mean r of a batch.
 """
 
 from dataclasses import replace
@@ -29,7 +26,6 @@ def unmixed(answer: Reconstruction, ratio: Tensor, prior: Tensor) -> Reconstruct
     """Return the best linear guess of each image from its mixture alone; see the module.
 
     `ratio` (P,) holds the r of each gradient, `prior` (classes, C, H, W) the m of each class.
-    Dividing by r alone would double the part of G at r = 1/2.
     """
     ratio, mean = ratio[:, None, None, None, None], prior[answer.labels]
     factor = ratio / (ratio.square() + (1 - ratio).square())

@@ -51,9 +51,9 @@ def shared_gradients(
 ) -> Shared:
     """Return what the server sees of a scene, with `batch` images behind each gradient.
 
-    The variant's mask or DP-SGD is applied here; its mixing is in the scene. Random draws depend on
-    the seed and the number of the gradient, never on the variant. Several `steps` of descent, on
-    batch / steps images each, give an update, from which the server computes the mean gradient.
+    The variant's mask or DP-SGD is applied here; its mixing is in the scene. Draws depend on seed
+    and number of the gradient, never on the variant. From an update of several `steps`, on
+    batch / steps images each, the server computes the mean gradient.
     """
     images = scene.trained.reshape(-1, batch, *scene.trained.shape[1:])
     labels, mask = scene.labels.view(-1, batch), None

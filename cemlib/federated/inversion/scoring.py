@@ -26,8 +26,7 @@ Row = dict[str, Any]
 def matched(answer: Reconstruction, truth: Tensor) -> Reconstruction:
     """Return answers with images in the order of the true ones (P * B, C, H, W); NaN if failed.
 
-    A gradient of a batch has no order: within each, the assignment of the lowest total squared
-    error is used, since the scores of the whole batch are what counts.
+    A batch has no order: within each, the assignment of the lowest total squared error is used.
     """
     failed = ~(answer.loss.isfinite() & answer.images.flatten(1).isfinite().all(1))
     images = answer.images.masked_fill(failed[:, None, None, None, None], math.nan)
@@ -49,10 +48,8 @@ def _order(answers: Tensor, truth: Tensor) -> Tensor:
 def scored(found: Reconstruction, scene: Scene) -> list[Row]:
     """Return a row for each image, from answers in the images' order (see `matched`).
 
-    Its keys are `image`, `label`, `status` (`ok` or `failed`), `reason`, `label_right`, `mse`,
-    `psnr` and `ssim` against the true image, by which privacy is measured, the same with `_trained`
-    against the image that the gradient is of (the mixture, under mixing), and `loss`, the attack's
-    own. A failed row has no scores.
+    Scores are against the true image, by which privacy is measured, and with the suffix `_trained`
+    against the image that the gradient is of (the mixture, under mixing). A failed row has none.
     """
     answers, batch = found.images.flatten(0, 1), found.labels.shape[1]
     labels = scene.labels.view_as(found.labels)
@@ -102,9 +99,8 @@ def failed_row(image: int, label: int, reason: str) -> Row:
 def worst_cases(attacks: Mapping[str, Sequence[Row]]) -> list[Row]:
     """Return each image's row with the lowest MSE, from the rows of every attack by its name.
 
-    This is what an attacker would achieve who could tell which attack comes closest. The label
-    counts as found if any attack found it. If an attack failed, the strongest one is not known, and
-    the worst case fails too: otherwise an attack that diverged would make a defence look private.
+    The label counts as found if any attack found it. If an attack failed, the worst case fails too:
+    otherwise an attack that diverged would make a defence look private.
     """
     by_image = zip(*attacks.values(), strict=True)
     return [_worst(dict(zip(attacks, rows, strict=True))) for rows in by_image]
@@ -122,12 +118,9 @@ def _worst(rows: Mapping[str, Row]) -> Row:
 def summary(seeds: Sequence[Sequence[Row]]) -> Row:
     """Return the means of one attack's rows over seeds and images, the same images in all seeds.
 
-    Returns:
-        `n_seeds`, `n_images`, `failed` (number of rows without a result), `label_right` (share),
-        and for each score `<score>_mean`, `<score>_ci_low`, `<score>_ci_high`. The intervals hold
-        for other images and seeds (`two_level_interval`); those of a single seed are
-        Student's, and hold for other images. Scores are None if a row failed, since the mean of the
-        rest would be that of another set of images, and if a value is infinite.
+    The intervals hold for other images and seeds (`two_level_interval`); those of a single seed are
+    Student's, and hold for other images. Scores are None if a value is infinite, or a row failed:
+    the mean of the rest would be that of another set of images.
     """
     rows = [row for seed in seeds for row in seed]
     failed = sum(row["status"] != "ok" for row in rows)

@@ -29,10 +29,7 @@ Answer = tuple[Tensor, Minimum]
 
 
 def normal_starts(seeds: Sequence[int], shape: Sequence[int], like: Tensor) -> Tensor:
-    """Draw normal numbers (P, *shape), each row from its own seed, with dtype and device of `like`.
-
-    They are drawn in float32 on the CPU, so that they are the same on every device.
-    """
+    """Draw normal numbers (P, *shape), each row from its own seed; on the CPU, for any device."""
     rows = [torch.randn(*shape, generator=torch.Generator().manual_seed(s)) for s in seeds]
     return torch.stack(rows).to(like)
 
@@ -42,8 +39,7 @@ def gradient_misfit(
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """Return a function from images and label distributions to the distance (P,) of gradients.
 
-    The distance is that of their gradients to the shared ones, over the entries that the attack
-    trusts.
+    It counts only the entries of the shared gradients that the attack trusts.
     """
     gradients = gradient_function(net, shared.steps, shared.lr)
     entries = trusted_entries(shared, mask)
@@ -61,8 +57,8 @@ def labels_of(net: FederatedNet, shared: Shared) -> Tensor:
     A step changes the network's answers to the images of later ones. So the order shows in the
     gradient of the last layer's bias, almost regardless of the images: labels of different steps
     are swapped, the best pair first, as long as this brings the gradient at the mean images of the
-    classes nearer to the shared one. With a few single images and no mask the order is nearly
-    always found; a mask, which the simulated steps lack, and more images make it less certain.
+    classes nearer to the shared one. A mask, which the simulated steps lack, and more images make
+    the order less certain.
     """
     labels = inferred_labels(shared)
     if shared.steps == 1:
