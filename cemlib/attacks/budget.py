@@ -1,13 +1,10 @@
 """The budget of a learned attack, the decoder that it trains, and whether it converged.
 
-A defence is only as private as the strongest attack shows, and an attack that has not converged
-shows nothing. With `budget: strong` an attack trains three times as long, with networks half as
-wide again, and with the best of three learning rates: each is tried for a third of the configured
-epochs, with a schedule of its own, and the lowest MSE on the attacker's held-out images wins. This
-assumes that a short trial ranks the rates as a long training would. The best rate of a short
-training tends to be too high for a long one, but by less than the factor 3 between the trials.
-
-An attack has converged if its `late_improvement` is at most `TOLERANCE` (docs/metrics.md).
+With `budget: strong` an attack trains three times as long, with networks half as wide again, and
+with the best of three learning rates: each is tried for a third of the configured epochs, with a
+schedule of its own, and the lowest MSE on the attacker's held-out images wins. This assumes that a
+short trial ranks the rates as a long training would. The best rate of a short training tends to be
+too high for a long one, but by less than the factor 3 between the trials.
 """
 
 import math
@@ -93,9 +90,7 @@ def untrained(
 ) -> Decoder | CorrectedDecoder:
     """Return a new decoder for the attack's options, with weights from torch's random state.
 
-    `class_maps` and `masked` are those of the `CorrectedDecoder`. If doubling the side of the
-    features does not give that of the images, the decoder computes larger maps, and crops or
-    interpolates them.
+    `class_maps` and `masked` are those of `CorrectedDecoder`.
 
     Raises:
         ValueError: if the features are larger than the images.
@@ -120,10 +115,10 @@ def load_decoder(
     *,
     masked: bool = False,
 ) -> nn.Module:
-    """Return the trained decoder of an attack with these options, in eval mode and frozen.
+    """Return the trained decoder of an attack, in eval mode, frozen and on the CPU.
 
-    `state` are the tensors of the attack's `Outcome`, which say whether it undoes a coding, and
-    `masked` is that of `untrained`. The decoder is on the CPU.
+    `options` are those of the attack, and `state` the tensors of its `Outcome`, which say whether
+    it undoes a coding; `masked` is that of `CorrectedDecoder`.
 
     Raises:
         RuntimeError: if the tensors do not fit such a decoder.
@@ -138,8 +133,8 @@ def load_decoder(
 def late_improvement(val: Sequence[float]) -> float:
     """Return the relative fall of the lowest error in the last tenth of the epochs.
 
-    It is 0 if no epoch there is the best so far, or if the error was 0 before, and infinite with
-    fewer than two epochs, which cannot show convergence.
+    An attack has converged if this is at most `TOLERANCE` (docs/metrics.md). It is 0 if no epoch
+    there is the best so far, or if the error was 0 before, and infinite with fewer than two epochs.
 
     >>> round(late_improvement([4.0, 2.0, 1.5]), 6)
     0.25

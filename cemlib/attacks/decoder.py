@@ -5,19 +5,15 @@
 
 The linear part has a closed form (`cemlib.attacks.wiener`), where sparse coding is undone first
 (`cemlib.models.uncoding`). The network (`cemlib.models.decoder.CorrectedDecoder`) starts at 0 and
-learns two answers from the same features: a correction x1 of the linear reconstruction, and an
-image x2 of its own. The correction needs few images. The own image has a lower error if there are
-many, because the linear term differs from pixel to pixel, and convolutions cannot undo all of that.
-The quotient [e1 / e2], without a gradient, gives both errors equal weight. After every epoch the
-share, in [0, 1], is fitted to the attacker's held-out images by least squares.
+learns a correction x1 of the linear reconstruction, which needs few images, and an image x2 of its
+own. With many images x2 has the lower error, because the linear term differs from pixel to pixel,
+and convolutions cannot undo all of that. The quotient [e1 / e2], without a gradient, gives both
+errors equal weight. After every epoch the share, in [0, 1], is fitted to the attacker's held-out
+images by least squares. The epoch with the lowest error on these images is scored, where epoch 0 is
+the linear reconstruction.
 
-The decoder is trained by Adam with a one-cycle learning rate, new release noise in every batch, and
-optionally mirror images. The epoch with the lowest error on held-out images is scored, where epoch
-0 is the linear reconstruction: on these images the attack is never worse than that.
-
-How it fails: its answers tend to the mean of all images that fit a release. Where a release
-reveals little they are blurred. That does not raise the MSE, but such pictures show less than the
-attacker knows.
+How it fails: its answers tend to the mean of all images that fit a release. Where a release reveals
+little they are blurred, which does not raise the MSE but shows less than the attacker knows.
 """
 
 import math
@@ -71,15 +67,12 @@ class Correction(Regression):
         self._best_state = self._trained()
 
     def _error_from(self, estimate: LinearEstimate) -> float:
-        """Return the held-out error of a linear reconstruction, with a share of 1."""
+        """Start at a linear reconstruction, and return its held-out error."""
         self.decoder.start_at(estimate)
         return super()._held_out()["val_mse"]
 
     def _fitted_uncoding(self) -> Undo | None:
-        """Fit an uncoding to the attacker's images, and return how it changes releases.
-
-        Return None if there is no coding, or no linear reconstruction.
-        """
+        """Fit an uncoding, and return how it maps releases; None without coding or estimate."""
         task, coding = self.task, self.task.victim.coding
         if coding is None or self.decoder.weights.numel() == 0:
             return None
@@ -127,7 +120,6 @@ class Correction(Regression):
 
     @torch.no_grad()
     def _choose_share(self, released: Tensor, targets: Tensor) -> None:
-        """Set the share to that with the least squared error on some images."""
         self.decoder.eval()
         parts = [self.decoder.answers(part) for part in torch.split(released, CHUNK)]
         corrected, own = map(torch.cat, zip(*parts, strict=True))

@@ -10,17 +10,15 @@ clarifications and new interpretations", IEEE Transactions on Computational Imag
 if g has the least squared error for Gaussian noise of standard deviation t, then g(x) - x is t^2
 times the gradient of log p_t(x), the density of images with such noise (Miyasawa, "An empirical
 Bayes estimator of the mean of a normal population", Bulletin of the International Statistical
-Institute 38, 1961). If the mean release of d features has Gaussian noise of standard deviation s,
-then for images of density p_t the weight 2 P s^2 / (d t^2) makes this, plus the gradient of the
-mean squared misfit, the gradient of the negative logarithm of the posterior density, up to a
-factor.
+Institute 38, 1961). Let the mean release of d features have Gaussian noise of standard deviation s.
+With the weight 2 P s^2 / (d t^2), the sum of this and of the gradient of the mean squared misfit is
+the gradient of the negative log posterior of images of density p_t, up to a factor.
 
 g is the network of the attack `decoder`, which sees images with noise in place of releases.
 
-How it fails: g knows what the attacker's images have in common. If they are few, it memorises them,
-and removes as noise whatever none of them contains. Without additive noise on the release it is not
-used. The most probable image is not the mean of all that fit a release, which has the least squared
-error and which `decoder` estimates.
+How it fails: if the attacker's images are few, g memorises them, and removes as noise whatever none
+of them contains. The most probable image is not the mean of all that fit a release, which has the
+least squared error and which `decoder` estimates.
 """
 
 import math
@@ -56,8 +54,6 @@ OPTIONS: dict[str, Any] = {
 def denoiser(task: Task, noise_std: float) -> nn.Module:
     """Train a denoiser of images (N, C, H, W) in [0, 1]; it is returned in eval mode and frozen.
 
-    A killed attack continues its training.
-
     Raises:
         DivergedError: if its loss is not finite.
     """
@@ -71,10 +67,7 @@ def denoiser(task: Task, noise_std: float) -> nn.Module:
 
 
 def denoising(task: Task, noise_std: float) -> Task:
-    """Return the task of the attack `decoder` on images that are released as they are, with noise.
-
-    The images to reconstruct are those that the attacker holds out.
-    """
+    """Return the task of `decoder` on images that are released as they are, with noise."""
     held_out = _released_as_they_are(task.held_out)
     nothing = SplitModel(nn.Identity(), nn.Identity(), task.image_shape)
     return replace(
@@ -97,8 +90,8 @@ def _released_as_they_are(pairs: Pairs) -> Pairs:
 def posterior_weight(task: Task, noise_std: float) -> float:
     """Return the weight that makes the minimum of the loss the most probable image.
 
-    It is 0 without additive noise. Behind dropout it is too small if the noise is below `FLOOR`,
-    because the misfit then counts the noise as `FLOOR`.
+    It is 0 without additive noise. Behind dropout it is too small if the noise is below the
+    channel's `FLOOR`, because the misfit then counts the noise as `FLOOR`.
     """
     relative = task.victim.channel.std / noise_std
     values = math.prod(task.image_shape) / task.released[0].numel()  # for each feature
@@ -106,10 +99,7 @@ def posterior_weight(task: Task, noise_std: float) -> float:
 
 
 def prior(images: Tensor, denoise: nn.Module) -> Tensor:
-    """Return (N,) whose gradient in the images x (N, C, H, W) is (x - g(x)) / P.
-
-    It is the mean of x (x - g(x)) over each image, where x - g(x) counts as constant.
-    """
+    """Return (N,), whose gradient in the images x (N, C, H, W) is (x - g(x)) / P."""
     with torch.no_grad():
         noise = images - denoise(images)
     means: Tensor = (images * noise).flatten(1).mean(1)

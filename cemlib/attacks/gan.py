@@ -9,9 +9,8 @@ attack, so that its answers look like images and stay near the right ones:
     penalty  =  mean (|d D(m) / d m| - 1)^2,   m on the line between an image x and its G(z~)
 
 with n = `critic_steps`, counted across epochs, and Adam(0.5, 0.999) at constant rates for both. The
-critic sees images only, not features, and scores every image by itself: it has no batch
-normalisation. The last epoch is scored. The attack does not minimise the MSE, which may rise a
-little.
+critic sees images only, not features, and has no batch normalisation, so it scores each by itself.
+The MSE is not minimised, and may rise a little.
 """
 
 import copy
@@ -34,11 +33,10 @@ SLOPE = 0.2  # of the critic's leaky ReLUs
 
 
 class Critic(nn.Module):
-    """Three 5x5 convolutions with stride 2 and a linear layer, which map images to scores.
+    """Critic from images of `image_shape` (C, H, W) to scores.
 
-    Args:
-        image_shape: (C, H, W) of the images.
-        width: Channels of the first convolution; the others have twice and four times as many.
+    It has three 5x5 convolutions with stride 2, to `width`, 2 `width` and 4 `width` channels, and a
+    linear layer.
     """
 
     def __init__(self, image_shape: tuple[int, int, int], width: int) -> None:
@@ -110,7 +108,6 @@ class _Gan(Training):
         return bool(count % self.options["critic_steps"] == 0)
 
     def step(self, batch: Batch) -> Numbers:
-        """Train the critic, and at every n-th batch the generator."""
         self.model.train()
         turn = bool(batch.kind)
         with torch.set_grad_enabled(turn), self.precision():

@@ -1,12 +1,9 @@
 """The class of each image, which the attacker knows besides its release.
 
 The class is appended to features and releases as one map per class, 1 for the class of the image
-and 0 for the others, that is released unchanged. The linear reconstruction of the default
-attack becomes a regression with one intercept per class and common slopes. Its network sees the
-class through the linear estimates, or directly where there are none.
-
-The server only guesses the class, and what it can guess is in the release, so this attacker knows
-more than the server can.
+and 0 for the others, that is released unchanged. The linear reconstruction of the default attack
+becomes a regression with one intercept per class and common slopes. Its network sees the class
+through the linear estimates, or directly where there are none.
 """
 
 from dataclasses import replace
@@ -19,10 +16,7 @@ from cemlib.attacks.task import Pairs, Task
 
 
 def with_class(task: Task, labels: Tensor, classes: int) -> Task:
-    """Return the task of an attacker that also knows the class of every image.
-
-    The labels (N,) are those of the images that are to be reconstructed.
-    """
+    """Return a task that also tells every image's class; `labels` (N,) are those of `released`."""
     return replace(
         task,
         own=_told(task.own, classes),

@@ -1,10 +1,8 @@
 """The training of a decoder on the attacker's pairs, which all learned attacks share.
 
-Every batch is released anew, so the attacker trains on what the channel really releases; a
-white-box attacker can release its own images as often as it likes. The last epoch is scored in eval
-mode; `decoder` scores the epoch with the lowest held-out error instead. All random streams are
-derived from the seed and the epoch, so that a killed attack needs only weights, optimisers
-and history to end with the same numbers.
+Every batch is released anew, so the attacker trains on what the channel really releases. The last
+epoch is scored, except by `decoder`. All random streams are derived from the seed and the epoch, so
+that a killed attack needs only weights, optimisers and history to end with the same numbers.
 """
 
 import time
@@ -48,11 +46,9 @@ class Batch:
 class Training:
     """A decoder in training; subclasses implement `step`.
 
-    Attributes:
-        parts: The trained modules and optimisers, by their names in the checkpoint.
-        generators: The generators that a step draws from, by the names of their random streams.
-        history: One row for every finished epoch.
-        steps: Number of steps per epoch.
+    `parts` are the trained modules and optimisers, by their names in the checkpoint, and
+    `generators` those that a step draws from, by the names of their random streams. `history` has a
+    row for every finished epoch, of `steps` steps.
     """
 
     def __init__(self, task: Task, model: nn.Module, optimiser: Optimiser) -> None:
@@ -70,10 +66,7 @@ class Training:
         )
 
     def rate(self, count: int) -> float:
-        """Return the learning rate of the count-th step of the attack, from 1.
-
-        It falls on a cosine over the epochs to the option `final_lr`, or is constant without it.
-        """
+        """Return the rate of step `count` (from 1), constant or a cosine to `final_lr`."""
         first, epochs = self.options["lr"], self.options["epochs"]
         last: float = self.options.get("final_lr", first)
         done = (count - 1) // self.steps / max(1, epochs - 1)
@@ -150,7 +143,6 @@ class Training:
         return {name: total / seen for name, total in sums.items()}
 
     def _advance(self, size: int, lr: Rate, kind: Hashable) -> None:
-        """Release the next batch and train on it."""
         _, rows = self._shuffle.take(size)
         released = self.task.release(self.task.own.features[rows], self.generators["attack_noise"])
         released = released.contiguous(memory_format=torch.channels_last)
@@ -158,10 +150,7 @@ class Training:
         self._sums.add(numbers, size)
 
     def _held_out(self) -> dict[str, float]:
-        """Return the MSE on held-out images, and the share of them that the judge recognises.
-
-        All epochs see the same release of these images.
-        """
+        """Return the MSE and the judge's accuracy on held-out images, released alike each time."""
         held_out = self.task.held_out
         noise = generator(self.task.seed, "attack_val_noise", device=self.device)
         answers = self.answer(self.task.release(held_out.features, noise))

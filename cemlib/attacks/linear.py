@@ -1,7 +1,4 @@
-"""Ridge regression from released features to pixels, in closed form.
-
-It is a floor for the learned attacks: one with a larger error has hardly learned.
-"""
+"""Ridge regression from released features to pixels, in closed form."""
 
 from cemlib.attacks.task import Outcome, Task
 from cemlib.numerics.ridge import ridge_regression

@@ -1,7 +1,4 @@
-"""The mean of the attacker's own images, as the answer to every release.
-
-Its error is a ceiling: a defence that reaches it reveals only what all images have in common.
-"""
+"""The mean of the attacker's own images, as the answer to every release."""
 
 from cemlib.attacks.task import Outcome, Task
 

@@ -6,22 +6,21 @@ images x in [0, 1], projected after every step,
 
     loss = misfit(f(x), z~) / d + w TV(x),   w = tv_weight max(s / 0.025, 1)^2,   d features of f
 
-from grey or from the answer of a trained decoder. The misfit is that of the channel (the sum of
-squared errors for Gaussian noise), and TV the mean squared difference of vertical neighbours plus
-that of horizontal ones, with the exponent 2 of the authors' code. Both are means, so that a weight
-has the same meaning for all sizes of images and features. The noisier a release, the more the prior
-counts: w grows with the variance s^2 of the additive noise on the mean release. With
-`denoiser_weight` a trained denoiser is a second prior: see `cemlib.attacks.denoiser`.
+from grey or from the answer of a trained decoder. The misfit is that of the channel, and TV the
+mean squared difference of vertical neighbours plus that of horizontal ones, with the exponent 2 of
+the authors' code. Both are means, so that a weight has the same meaning for all sizes. The noisier
+a release, the more the prior counts: s^2 is the variance of the additive noise on the mean release.
+With `denoiser_weight` a trained denoiser is a second prior: see `cemlib.attacks.denoiser`.
 
 The maximum likelihood also fits the noise, so more steps are not always better: the attacker first
 inverts releases of its held-out images, and uses the number of steps that was best there. With
 `budget: strong` it takes up to three times as many steps, with the learning rate and the multiple
 of the configured weights that were best in trials of the configured number of steps.
 
-How it fails: what the release does not reveal comes from the start and the priors. The total
-variation knows less about images than a trained decoder does; its best weight is lower from the
-answer of one than from grey. From grey, ReLUs and max pools of the client leave the attack in local
-minima, so that an undefended client can look safer than it is.
+How it fails: what the release does not reveal comes from the start and the priors. The best weight
+of the total variation is lower from the answer of a decoder than from grey. From grey, ReLUs and
+max pools of the client leave the attack in local minima, so that an undefended client can look
+safer than it is.
 """
 
 import math
@@ -73,9 +72,7 @@ class Settings:
 class Descent:
     """Adam on the images of some releases, each independently of the others.
 
-    Attributes:
-        images: (N, C, H, W) in [0, 1], after the last step.
-        done: Number of steps taken.
+    `images` (N, C, H, W) in [0, 1] are those after `done` steps.
     """
 
     def __init__(
@@ -163,7 +160,6 @@ class _Search:
             self._answers = [answers[str(i)].to(device) for i in range(len(answers))]
 
     def choose(self) -> Settings:
-        """Return the settings with the lowest error on held-out images."""
         options, (truth, released) = self.options, _held_out(self.task)
         unit = posterior_weight(self.task, options["denoiser_noise"])
         noise = self.task.victim.channel.std / math.sqrt(self.task.queries)
@@ -221,7 +217,6 @@ class _Search:
         return denoiser(self.task, self.options["denoiser_noise"])
 
     def answer(self, settings: Settings) -> Tensor:
-        """Return the images (N, C, H, W) of all releases."""
         chunks = torch.split(self.task.released, self.options["batch_size"])
         done = len(self._answers)
         report = progress(self.task.title, len(chunks), done, unit="batch")
@@ -241,7 +236,6 @@ class _Search:
 
 
 def _held_out(task: Task) -> tuple[Tensor, Tensor]:
-    """Return some held-out images and their releases."""
     count = len(task.held_out.images)
     order = torch.randperm(count, generator=generator(task.seed, "attack_order"))
     rows = order[:HELD_OUT].to(task.released.device)

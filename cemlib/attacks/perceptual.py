@@ -8,17 +8,12 @@ ECCV 2016:
 The distance is that of Zhang, Isola, Efros, Shechtman and Wang, "The unreasonable effectiveness of
 deep features as a perceptual metric", CVPR 2018, with all learned weights 1 and an average over
 layers. With the inputs a_l(x), (C_l, h_l, w_l), of the layers that lower the resolution (pools and
-convolutions with a stride; rectified before a maximum pool), scaled to unit length over the
-channels,
+convolutions with a stride), scaled to unit length over the channels,
 
     distance(x, y) = mean over layers of mean over positions of |a_l(x) - a_l(y)|^2
 
 The classifier is the study's undefended judge or a pretrained VGG16; it must have been trained on
-images of this kind. Positions without any activation have length 0; close to them the distance is
-steep, but its slope is bounded.
-
-Answers are sharper than those of the plain decoder, at the price of a higher MSE. Where a release
-shows little, the sharp details are invented.
+images of this kind. Where a release shows little, the sharp details are invented.
 """
 
 import copy
@@ -55,7 +50,6 @@ class _Perceptual(Regression):
         self.network = network
 
     def objective(self, answers: Tensor, targets: Tensor) -> tuple[Tensor, Numbers]:
-        """Return the MSE plus the weighted distance, and both for the history."""
         mse = F.mse_loss(answers, targets)
         with self.precision():
             with torch.no_grad():
@@ -126,9 +120,8 @@ def distance(ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
 def vgg16(path: Path, side: int) -> nn.Module:
     """Load VGG16, for images in [0, 1], up to its last pool that images of this side can pass.
 
-    Args:
-        path: File of its weights as torchvision publishes them; only those of `features` are read.
-        side: Shorter side of the images.
+    The file holds its weights as torchvision publishes them, of which only those of `features` are
+    read; `side` is the shorter side of the images.
 
     Raises:
         FileError: if the file is missing, or holds no such weights.

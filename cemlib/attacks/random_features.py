@@ -4,19 +4,15 @@
     answer = share d(z~) + (1 - share) (W^T phi(z~) + b)
 
 with the mean m and the standard deviation s of releases of the attacker's images, P ~ N(0, 1 / D)
-and q ~ N(0, 1 / 4), which are drawn once and not trained, and the decoder d of another attack.
-W and b are fitted in closed form to at least `RELEASES` releases of these images. The penalty of
-the regression and the share, in [0, 1], are those with the lowest error on images held out. If the
-decoder undoes a sparse coding, its estimate of the coding's input takes the place of z~.
-
-A decoder that is trained on few images overfits, and makes other errors than the regression.
+and q ~ N(0, 1 / 4), which are drawn once and not trained, and the decoder d of another attack. W
+and b are fitted in closed form to at least `RELEASES` releases of these images. The penalty of the
+regression and the share, in [0, 1], are those with the lowest error on images held out. The two are
+mixed because they make different errors: with few images a decoder overfits, and with many the
+regression adds less, since its features do not know that neighbouring pixels belong together.
 
 Sources: Rahimi and Recht, "Random features for large-scale kernel machines", NeurIPS 2007; Cho and
 Saul, "Kernel methods for deep learning", NeurIPS 2009 (the kernel of such features); Breiman,
 "Stacked regressions", Machine Learning 24, 1996.
-
-How it fails: the random features do not know that neighbouring pixels belong together, so the more
-images there are, the less the regression adds to the decoder.
 """
 
 import math
@@ -44,13 +40,9 @@ SMALLEST = 1e-9  # least eigenvalue of the features' covariance; smaller ones ar
 class Features:
     """The map phi from releases (N, c, h, w) to features (N, D + M).
 
-    Attributes:
-        inputs: Maps releases to (N, D), with an estimate of a sparse coding's input in place of its
-            output.
-        mean: m, (D,).
-        std: s, (D,); 1 where all releases are the same.
-        projection: P, (D, M).
-        shift: q, (M,).
+    `inputs` maps releases to (N, D), with an estimate of a sparse coding's input for its output.
+    `mean` and `std` (D,) are m and s (1 where all releases are the same), `projection` (D, M) and
+    `shift` (M,) are P and q.
     """
 
     inputs: Callable[[Tensor], Tensor]

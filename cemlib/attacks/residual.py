@@ -1,12 +1,9 @@
 """The published decoder: a residual network trained on released features.
 
 Architecture and schedule of the attack in Xia et al., CVPR 2025 ("res_normN8C64"): Adam with an L2
-term, a cosine to the last epoch, fresh release noise in every batch, and the mean squared error
-
-    loss = mean (D(z~) - x)^2        over images, channels and pixels in [0, 1].
-
-The last epoch is scored. Unlike `cemlib.attacks.decoder` it does not start from a linear
-reconstruction, so with few epochs or images it is far from converged.
+term on the mean squared error, a cosine to the last epoch, and fresh release noise in every batch.
+Unlike `cemlib.attacks.decoder` it does not start from a linear reconstruction, so with few epochs
+or images it is far from converged.
 """
 
 from cemlib.attacks.learning import Regression, learn

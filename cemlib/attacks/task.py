@@ -16,13 +16,7 @@ from cemlib.records.checkpoint import Checkpoint
 
 @dataclass(frozen=True)
 class Pairs:
-    """Images of the attacker with their clean features, which it can release at will.
-
-    Attributes:
-        images: uint8 (N, C, H, W).
-        features: float32 (N, c, h, w).
-        labels: long (N,).
-    """
+    """Images (N, C, H, W), uint8, clean features (N, c, h, w), float32, and labels (N,), long."""
 
     images: Tensor
     features: Tensor
@@ -48,15 +42,14 @@ class Task:
 
     Attributes:
         victim: The classifier, which the attacker knows completely (white box).
-        own: The pairs that the attacker trains on, with mirror images if
-            `options["flip"]` and the study's `train.augment.flip` are set.
+        own: The pairs that the attacker trains on, with mirror images if `options["flip"]` and the
+            study's `train.augment.flip` are set.
         held_out: Pairs that the attacker holds out, for learning curves and choices.
         released: Released features (N, c, h, w) of the images to reconstruct, averaged over the
             attacker's queries; no attack has access to these images.
         options: The attack's section of the configuration, as plain values.
         seed: Seed of the attack's random streams.
         title: Title of the lines of progress.
-        checkpoint: The checkpoint of the attack.
         judge: An undefended classifier trained on the same data, in eval mode.
         start: The trained decoder of the attack `options["start"]`, in eval mode and frozen.
         class_maps: Number of trailing feature maps that encode the class; 0 if it is not known.
@@ -104,12 +97,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of an attack.
+    """Reconstructions (N, C, H, W) in [0, 1], the attacker's tensors, and the history.
 
-    Attributes:
-        reconstructions: (N, C, H, W) in [0, 1].
-        state: The attacker's tensors.
-        history: One row per epoch, each with `val_mse`; empty without a training.
+    The history has a row with `val_mse` for every epoch, and is empty without a training.
     """
 
     reconstructions: Tensor

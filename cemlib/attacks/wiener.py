@@ -15,8 +15,7 @@ Where releases are the output of a sparse coding plus noise, the most probable i
 takes the place of the release (`cemlib.models.uncoding`). S and C are then those of one such input
 per image, V = 0, because they include the noise, and F is the identity.
 
-It assumes noise that is uncorrelated between features. Other non-linear information in a release is
-left to the network and to other attacks.
+It assumes noise that is uncorrelated between features.
 """
 
 import math

@@ -12,7 +12,6 @@ with their entries in the batch normalisation and their kernels in the next laye
 
 It assumes that a small filter matters little. Batch normalisation undoes the scale of a filter, so
 this is only a tendency of training with weight decay: the pruned network needs further training.
-The bottleneck keeps its channels, so the release is as wide as before.
 """
 
 import copy
@@ -28,15 +27,10 @@ from cemlib.models.split import SplitModel
 def prune(model: SplitModel, ratio: float) -> tuple[int, ...]:
     """Remove the smallest filters of the client's convolutions, except the bottleneck's, in place.
 
-    The pruned layers get new parameters, for which the optimiser must be created again.
-
-    Args:
-        model: A split model whose client is a stack of convolutions.
-        ratio: Share of each layer's output channels to remove, in [0, 1), rounded down to whole
-            channels; at least one stays.
-
-    Returns:
-        The remaining channels of each convolution, the `client_widths` of `cemlib.models.build`.
+    The share `ratio` of each layer's output channels, in [0, 1), is rounded down to whole channels;
+    at least one stays. Return the remaining channels of each layer, the `client_widths` of
+    `cemlib.models.build`. The layers get new parameters, for which the optimiser must be created
+    again.
 
     Raises:
         ValueError: if the ratio is out of range, or the client is not a stack of convolutions.
@@ -71,8 +65,7 @@ def kept_filters(weight: Tensor, ratio: float) -> Tensor:
 def client_cost(model: SplitModel, image_shape: tuple[int, int, int]) -> dict[str, float]:
     """Return the client's `parameters` and its `flops` for one image (C, H, W).
 
-    The operations are twice the multiply-adds of convolutions and matrix products, without
-    element-wise operations (bias, normalisation, activation).
+    The operations are twice the multiply-adds of convolutions and matrix products, and no others.
     """
     from torch.utils.flop_counter import FlopCounterMode  # takes .4 s to import
 

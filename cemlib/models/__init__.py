@@ -19,12 +19,9 @@ __all__ = ["MODELS", "Decoder", "SplitModel", "build"]
 
 
 def build(name: str, **options: Any) -> SplitModel:
-    """Build a split network by name, with weights from torch's global random state.
+    """Build a split network of `MODELS`, with weights from torch's global random state.
 
-    Args:
-        name: Key of `MODELS`.
-        options: `num_classes`, `image_size`, `cut` and the other attributes of
-            `cemlib.models.split.Shape`.
+    `options` are the attributes of `cemlib.models.split.Shape`.
 
     Raises:
         ValueError: if the name is unknown, or the network does not allow these values.

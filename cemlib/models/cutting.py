@@ -2,19 +2,17 @@
 
 The forward pass is traced symbolically (Reed, DeVito, He, Ussery and Ansel, "torch.fx: practical
 program capture and transformation for deep learning in Python", MLSys 2022), and its graph is
-divided at the value that the named submodule returns:
+divided at the value that the named submodule returns: module(x) = head(encoder(x)), with the same
+operations in the same order, so bit for bit for images that are contiguous in memory.
 
-    module(x) = head(encoder(x))    with the same operations in the same order, so bit for bit for
-                                    images that are contiguous in memory.
-
-Only the forward passes of the network and of the submodules around the cut are traced; all other
-submodules are called as they are, and need not be traceable. The two halves hold the network's own
-submodules under their own names, not copies.
+Only the forward passes of the network and of the submodules around the cut are traced; all others
+need not be traceable. The halves hold the network's own submodules under their own names, not
+copies.
 
 It assumes that the traced forward passes do the same for every input: a decision by a value or a
-size is made once. They are traced in training and in evaluation mode. It also assumes that they
-change no buffer, and that they use augmented assignments, such as h += 1, only where no other name
-stands for the old value: these are traced as h = h + 1.
+size is made once, for training and for evaluation mode. They must change no buffer, and use
+augmented assignments, such as h += 1, only where no other name stands for the old value: these are
+traced as h = h + 1.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,10 +51,9 @@ class Part(nn.Module):
 
 
 def halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
-    """Divide a network after the submodule with a dotted name.
+    """Divide a network after the submodule with a dotted name; the first half includes it.
 
-    The first half includes the submodule. Submodules that the forward pass never calls are in
-    neither half.
+    Submodules that the forward pass never calls are in neither half.
 
     Raises:
         cemlib.models.graphs.CutError: if the network has no such submodule, or cannot be traced or
@@ -109,7 +106,6 @@ def others(module: nn.Module) -> str:
 
 
 def _check_apart(module: nn.Module, encoder: Part, head: Part) -> None:
-    """Raise a CutError if a weight or buffer would be on both sides."""
     ours, theirs = ({id(tensor) for tensor in _tensors(part).values()} for part in (encoder, head))
     both = [name for name, tensor in _tensors(module).items() if id(tensor) in ours & theirs]
     if both:

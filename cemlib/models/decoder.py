@@ -49,17 +49,12 @@ class ResBlock(nn.Module):
 class ResidualNetwork(nn.Module):
     """Maps features (B, in_channels, h, w) to unbounded maps (B, answers, H, W).
 
-    Args:
-        in_channels: Channels of the features.
-        image_shape: (C, H, W) of the images.
-        blocks: Number of residual blocks of constant width.
-        width: Number of their channels.
-        doublings: Number of times the side doubles (2 for a cut after two pools). Where
-            h 2**doublings exceeds H by less than 2**doublings, rows and columns at the bottom and
-            the right are cut off, since a layer with a stride begins at the top left; where it
-            exceeds H by more, as behind layers without padding, the maps are interpolated.
-        hints: Additional input channels of the last block, of the size of the images.
-        answers: Channels of the maps; by default those of the images.
+    After `blocks` residual blocks of `width` channels the side doubles `doublings` times (2 for a
+    cut after two pools). The last block has `hints` more input channels, of the size of the images.
+    `image_shape` is (C, H, W), and `answers` is C by default. Where h 2**doublings exceeds H by
+    less than 2**doublings, rows and columns at the bottom and the right are cut off, since a layer
+    with a stride begins at the top left; where it exceeds H by more, as behind layers without
+    padding, the maps are interpolated.
     """
 
     rectified: ClassVar[bool] = False  # whether a ReLU follows each block of constant width
@@ -140,16 +135,15 @@ class CorrectedDecoder(nn.Module):
 
     with the logistic function s, its inverse logit of arguments clipped to [`EDGE`, 1 - `EDGE`],
     and 4, the slope of logit in the middle, so that N is in units of pixels there. The last block
-    of N sees the linear reconstruction. N starts at 0: an untrained decoder with a share of 1 is
-    the linear reconstruction. W, m, b, F and the share are buffers, not trained: the first four
-    come from `cemlib.attacks.wiener`, the share from `cemlib.attacks.decoder`. If W would have more
-    than `LARGEST` elements, W and F are empty: N gets the release itself, and the mean image
+    of the `ResidualNetwork` N sees the linear reconstruction. N starts at 0: an untrained decoder
+    with a share of 1 is the linear reconstruction. W, m, b and F are buffers from
+    `cemlib.attacks.wiener`, and the share is one from `cemlib.attacks.decoder`. If W would have
+    more than `LARGEST` elements, W and F are empty: N gets the release itself, and the mean image
     replaces the linear reconstruction.
 
     Args:
-        feature_shape: (c, h, w).
-        image_shape: (C, H, W).
-        blocks, width, doublings: As for the `ResidualNetwork` N.
+        feature_shape, image_shape: (c, h, w) and (C, H, W).
+        blocks, width, doublings: As for N.
         class_maps: Number of trailing channels that encode the class. W and F use them; N gets them
             only if W and F are empty, because they would slow its training.
         masked: Whether N gets the release itself, too, because features are missing at random: a

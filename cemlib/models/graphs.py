@@ -27,12 +27,7 @@ class _Tracer(fx.Tracer):
         self.cut, self.modes = cut, _modes()
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
-        """Add an operation to the graph.
-
-        Raises:
-            CutError: if it is inside `torch.no_grad`, `torch.enable_grad` or `torch.autocast`,
-                which the graph would silently leave out.
-        """
+        """Add an operation; raise a CutError in a mode that the graph would silently leave out."""
         if _modes() != self.modes:
             raise CutError(
                 "cut: the forward computes something under torch.no_grad, torch.enable_grad or"
@@ -41,7 +36,6 @@ class _Tracer(fx.Tracer):
         return super().create_node(*args, **kwargs)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002
-        """Return whether a submodule is one node of the graph."""
         return not self.cut.startswith(f"{module_qualified_name}.")
 
 
@@ -70,7 +64,7 @@ def trace(module: nn.Module, cut: str, training: bool) -> fx.Graph:
 
 
 def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
-    """Divide a graph after `cut`, called once; all that follows must depend on its result alone.
+    """Divide a graph after `cut`.
 
     Raises:
         CutError: if the cut is not called once, what follows depends on anything else, or nothing
@@ -88,7 +82,6 @@ def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
 
 
 def _modes() -> tuple[bool, ...]:
-    """Return whether gradients and autocast are enabled."""
     autocast = (torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
     return torch.is_grad_enabled(), *autocast
 

@@ -29,10 +29,8 @@ class Normalise(nn.Module):
 class SparseCoding(nn.Module):
     """Replaces the flattened features u by soft(u W^T, t) W (the published code's "SCA_new").
 
-    `soft(a, t) = sign(a) relu(|a| - t)` is the proximal operator of the l1 norm.
-
-    W (D, D) starts with standard normal rows scaled to unit norm, and is trained with the network.
-    It is not adversarial and adds no loss.
+    `soft(a, t) = sign(a) relu(|a| - t)` is the proximal operator of the l1 norm. W (D, D) is
+    trained with the network, without a loss of its own.
     """
 
     def __init__(self, dim: int, threshold: float = 0.01) -> None:

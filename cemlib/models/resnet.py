@@ -1,10 +1,8 @@
 """ResNet-20 for small images, with a bottleneck and a sigmoid at the cut.
 
-He, Zhang, Ren and Sun, "Deep residual learning for image recognition", CVPR 2016, section 4.2: a
-3x3 convolution to 16 channels, three stages of three blocks with 16, 32 and 64 channels, the
-first block of the second and of the third stage with stride 2, the mean over positions, a linear
-layer. Convolutions have no bias. Shortcuts are the paper's option A, without parameters: every
-second pixel where the stride is 2, and zeros for the new channels.
+He, Zhang, Ren and Sun, "Deep residual learning for image recognition", CVPR 2016, section 4.2.
+Shortcuts are the paper's option A, without parameters: every second pixel where the stride is 2,
+and zeros for the new channels.
 
     block(x) = relu( BN(W2 relu(BN(W1 x))) + shortcut(x) )
 
@@ -47,9 +45,7 @@ def resnet20(shape: Shape) -> SplitModel:
     """Build a ResNet-20 for images whose side is a multiple of 4.
 
     `cut` counts the stem (1) and the blocks (2 to 9); the last block stays on the server. At cuts 1
-    to 4 the features have the side of the images, at 5 to 7 half of it, and at 8 and 9 a quarter:
-    64x64 images give features of 8x32x32 at cut 5 and of 8x16x16 at cut 8.
-
+    to 4 the features have the side of the images, at 5 to 7 half of it, and at 8 and 9 a quarter.
     With 3 channels and 10 classes the network has 269,722 parameters; a cut at width w adds the
     bottleneck's 72 w + 8 and the server's 73 w (279,010 in all at cut 8).
 

@@ -20,13 +20,11 @@ class Shape:
     Attributes:
         num_classes: Number of logits.
         image_size: Side of the square images.
-        cut: Number of layers on the client; a convolution, a pool and a residual block count as one
-            each.
+        cut: Number of convolutions, pools and residual blocks on the client.
         sparse_coding: Whether there is a sparse-coding layer before the sigmoid.
         mean: Mean of each colour channel, in [0, 1]; one per channel of the images.
         std: Standard deviation of each colour channel.
-        client_widths: Output channels of the convolutions of a pruned client before the bottleneck;
-            None for the network's own.
+        client_widths: Output channels of a pruned client's convolutions, else None.
         dropout: Dropout probability in the head of vgg11 and small.
         bottleneck: Number of channels that the client releases.
         client_width: Factor on the widths of the client's convolutions in vgg11 and small.
@@ -49,15 +47,11 @@ class Shape:
 class SplitModel(nn.Module):
     """A classifier in two halves, `head(encoder(images))`.
 
-    The encoder maps images (B, C, H, W) in [0, 1] to features (B, c, h, w), which the head maps to
-    logits. Your own halves may have vectors (B, D) between them, which `measured` turns into maps
-    of one pixel. They must not change their input in place, and must accept any memory order
-    (`flatten`, not `view`).
-
-    Args:
-        encoder: The client's half.
-        head: The server's half.
-        feature_shape: (c, h, w) of the features; None if not known yet.
+    The client's encoder maps images (B, C, H, W) in [0, 1] to features (B, c, h, w), which the
+    server's head maps to logits. Your own halves may have vectors (B, D) between them, which
+    `measured` turns into maps of one pixel. They must not change their input in place, and must
+    accept any memory order (`flatten`, not `view`). `feature_shape` is (c, h, w), or None if not
+    known yet.
     """
 
     def __init__(
@@ -79,21 +73,20 @@ class SplitModel(nn.Module):
         """Split any classifier after one of its submodules.
 
         Without normalisation `head(encoder(x))` is `module(x)`, for contiguous x bit for bit. The
-        halves share the parameters of the module, each of which is in one of them. Submodules that
-        the forward pass never calls are left out.
+        halves share the module's parameters, without overlap and without submodules that the
+        forward pass never calls.
 
         Args:
             module: Maps images (B, C, H, W) to logits (B, classes).
-            cut: Name of the last submodule on the client, such as `layer1.0`
-                (`cemlib.models.cutting.possible_cuts` returns the possible ones).
+            cut: Name of the last submodule on the client, such as `layer1.0`, one of
+                `cemlib.models.cutting.possible_cuts`.
             image_shape: (C, H, W) of the images; without it, call `measured` later.
             mean: Mean of each colour channel, by which the client normalises the images; None if
                 the module takes images in [0, 1].
             std: Standard deviation of each colour channel, with `mean`.
 
         Raises:
-            cemlib.models.graphs.CutError: a ValueError, if the module cannot be split there (see
-                `cutting.halves`).
+            cemlib.models.graphs.CutError: a ValueError, if the module cannot be split there.
             ValueError: if only one of mean and std is given, or the features are neither maps nor
                 vectors.
         """
@@ -117,9 +110,7 @@ class SplitModel(nn.Module):
     def coding(self) -> tuple[nn.Module, SparseCoding] | None:
         """Return the layers before the encoder's sparse coding, and the coding; None without one.
 
-        Before the coding, a feature belongs to a place in the image; the coding mixes all of them.
-        The encoder must be a `Sequential` that ends with the coding and a sigmoid, as those of this
-        package do.
+        The encoder must be a `Sequential` that ends with the coding and a sigmoid.
         """
         match [*self.encoder.children()] if isinstance(self.encoder, nn.Sequential) else []:
             case [*before, SparseCoding() as coding, nn.Sigmoid()]:
@@ -129,8 +120,7 @@ class SplitModel(nn.Module):
     def measured(self, image_shape: Dimensions) -> "SplitModel":
         """Return the network with the `feature_shape` for images (C, H, W), sharing weights.
 
-        Vectors (B, D) become maps (B, D, 1, 1). A network that has this shape already is returned
-        as it is.
+        Vectors (B, D) become maps (B, D, 1, 1).
 
         Raises:
             ValueError: if the features are neither maps nor vectors, or the encoder does not accept
@@ -154,9 +144,8 @@ class SplitModel(nn.Module):
     def narrowed(self, channels: int, *, sparse_coding: bool = False) -> "SplitModel":
         """Return the network with the published bottleneck at the cut, sharing the other weights.
 
-        The client gets a convolution to `channels` channels, a sparse-coding layer if that is set,
-        and a sigmoid; the server gets a convolution back. The client's new convolution has
-        Xavier-uniform weights.
+        The client gets a convolution to `channels` channels with Xavier-uniform weights, a
+        sparse-coding layer if that is set, and a sigmoid; the server gets a convolution back.
 
         Raises:
             ValueError: if the `feature_shape` is not known yet, or `channels` is below 1.
@@ -197,8 +186,7 @@ def check_fits(shape: Shape, entries: int, halvings: int) -> None:
 def client_encoder(body: nn.Module, width: int, shape: Shape, halvings: int) -> nn.Sequential:
     """Build the client: normalisation, `body`, bottleneck, optional sparse coding and sigmoid.
 
-    `body` maps images (B, C, H, W) to (B, width, H / 2**halvings, W / 2**halvings). The weights are
-    Xavier-uniform.
+    `body` maps images (B, C, H, W) to (B, width, H / 2**halvings, W / 2**halvings).
     """
     side = shape.image_size // 2**halvings
     added = _bottleneck(width, (shape.bottleneck, side, side), shape.sparse_coding)
@@ -208,7 +196,6 @@ def client_encoder(body: nn.Module, width: int, shape: Shape, halvings: int) -> 
 
 
 def _bottleneck(width: int, features: Dimensions, sparse_coding: bool) -> list[nn.Module]:
-    """Return the layers from `width` channels to the released features (c, h, w)."""
     convolution = nn.Conv2d(width, features[0], 3, padding=1)
     coding = [SparseCoding(math.prod(features))] if sparse_coding else []
     return [convolution, *coding, nn.Sigmoid()]

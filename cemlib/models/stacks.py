@@ -1,9 +1,8 @@
 """VGG11 and a small network: stacks of convolutions with a bottleneck and a sigmoid at the cut.
 
 Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", 2015,
-with batch normalisation ("vgg11_bn_sgm"); the bottleneck as in Xia et al., "Theoretical insights in
-model inversion robustness and conditional entropy maximization for collaborative inference
-systems", CVPR 2025. The small network is of the same kind, for small images and quick studies.
+with batch normalisation ("vgg11_bn_sgm"); the bottleneck as in Xia et al., CVPR 2025. The small
+network is of the same kind, for small images and quick studies.
 """
 
 from collections.abc import Sequence
@@ -58,7 +57,7 @@ def split_stack(entries: Sequence[Entry], shape: Shape, classifier: nn.Module) -
     """Cut a stack of convolutions: entries[:cut] and a bottleneck are the client's.
 
     The head first returns to the width that `entries` has at the cut, whatever the client's, and
-    ends in `classifier`. The widths of client and server are multiplied by their factors.
+    ends in `classifier`.
 
     Raises:
         ValueError: if the cut, the size of the images or the client's widths do not fit.

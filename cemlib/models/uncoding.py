@@ -7,18 +7,16 @@
 W mixes all features, so no convolution can undo it, and the logistic function s saturates, so no
 linear estimate can. An attacker who knows W, t and v, and the mean m and the covariance L L^T of u
 on images of its own, can do better. Each of `STEPS` Gauss-Newton steps from e = 0 is solved with
-`CONJUGATE` conjugate gradients. With soft' = 1, since t is small, the mean Hessian over the
-attacker's images is
+`CONJUGATE` conjugate gradients (Nocedal and Wright, "Numerical Optimization", 2006, sections 5.1
+and 10.3). With soft' = 1, since t is small, the mean Hessian over the attacker's images is
 
     I + L^T G diag(mean of s'^2) G L / v,   G = W^T W
 
 L is turned such that this is diagonal, and its inverse is the preconditioner. The gradient is
 exact.
 
-Source: Nocedal and Wright, "Numerical Optimization", 2006, sections 5.1 and 10.3.
-
-How it fails: the prior is a single normal distribution, and features of images are not normal.
-The steps are too few where most outputs are saturated, or with noise below `LEAST`, which counts as
+How it fails: the prior is a single normal distribution, and features of images are not normal. The
+steps are too few where most outputs are saturated, or with noise below `LEAST`, which counts as
 `LEAST`.
 """
 
@@ -35,10 +33,7 @@ CHUNK = 4096
 
 
 class Uncoding(nn.Module):
-    """Maps releases (N, D) to the most probable inputs (N, D) of the client's sparse coding.
-
-    All tensors are buffers, which `fit` sets.
-    """
+    """Maps releases (N, D) to the most probable inputs (N, D) of the client's sparse coding."""
 
     mean: Tensor  # m, (D,)
     root: Tensor  # L, (D, D)
@@ -98,10 +93,7 @@ class Uncoding(nn.Module):
         return slope, pull @ self.weight @ self.root / self.variance - e
 
     def _step(self, squared: Tensor, residual: Tensor) -> Tensor:
-        """Return the Gauss-Newton step (N, D) by preconditioned conjugate gradients.
-
-        They start from the squared slopes of s and the halved negative gradient, (N, D) each.
-        """
+        """Return the step (N, D) from squared slopes of s and the halved negative gradient."""
         step = torch.zeros_like(residual)
         direction = self.inverse * residual
         product = (residual * direction).sum(1, keepdim=True)

@@ -1,6 +1,6 @@
 """Surrogates of conditional entropy: penalties that keep the features of a class close together.
 
-docs/extending.md says how to add one.
+docs/surrogates/ says how each fails, and what shows it; docs/extending.md says how to add one.
 """
 
 from typing import Any
@@ -44,15 +44,10 @@ def build(
     num_train: int | None = None,
     **options: Any,
 ) -> Surrogate:
-    """Build a surrogate by name.
+    """Build a surrogate of `SURROGATES` with options of its section of the configuration.
 
-    Args:
-        name: key of `SURROGATES`.
-        dim: number of feature dimensions D.
-        num_classes: number of classes C.
-        noise_std: standard deviation sigma of the release noise.
-        num_train: number of training images behind loaded statistics; `fit` replaces it.
-        options: options of its section of the configuration.
+    It is for features (B, `dim`) and release noise of standard deviation `noise_std`. `num_train`
+    is the number of training images behind statistics that are loaded; `fit` replaces it.
 
     Raises:
         ConfigError: if the name or an option is unknown, or a value is out of range.

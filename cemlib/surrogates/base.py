@@ -23,11 +23,8 @@ class Sizes(TypedDict):
 class Surrogate(nn.Module):
     """A penalty on the spread of features within classes, measured against the release noise.
 
-    Surrogates are minimised: they fall when the features of a class move together.
-
-    Args:
-        settings: its section of the configuration, which describes each option.
-        sizes: `dim`, `num_classes` and `noise_std`.
+    It is minimised: it falls when the features of a class move together. `settings` is its section
+    of the configuration.
     """
 
     settings: SurrogateConfig
@@ -39,8 +36,7 @@ class Surrogate(nn.Module):
     """Number of epochs from one `fit` to the next, or 0 for a surrogate that is not fitted."""
 
     metric: ClassVar[str | None] = None
-    """Key in `cemlib.training.metrics.METRICS` of what `learn` gets before each epoch in which the
-    penalty acts; None for a surrogate that needs nothing."""
+    """Key in `cemlib.training.metrics.METRICS` of what `learn` gets; None if it needs nothing."""
 
     metric_samples: int = 0
     """Number of training images from which that metric is computed."""
@@ -53,11 +49,10 @@ class Surrogate(nn.Module):
         self._sums = Sums()
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
-        """Return the scalar penalty; if it applies to no sample, 0 with a gradient of 0 in z.
+        """Return the scalar penalty of clean features z (B, D) with labels y (B,) in [0, C).
 
-        Args:
-            z: clean features, (B, D); half precision is computed in float32, autocast or not.
-            y: integer labels in [0, C), (B,).
+        It is 0, with a gradient of 0 in z, if it applies to no sample. Half precision is computed
+        in float32, autocast or not.
 
         Raises:
             ValueError: if the shapes do not fit, or `penalty` returns what training cannot use.
@@ -75,11 +70,7 @@ class Surrogate(nn.Module):
         return value
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar penalty and detached scalars to log; every surrogate implements it.
-
-        The scalars include `classes`, the number of classes in the batch that the penalty is
-        computed from, and `active`, the share of active hinges (1 without hinges).
-        """
+        """Return the scalar penalty and detached scalars to log (docs/extending.md)."""
         raise NotImplementedError
 
     def fit_is_due(self, epoch: int) -> bool:
@@ -107,11 +98,9 @@ class Surrogate(nn.Module):
         return {name: float(note) for name, note in self._last.items()}
 
     def drain(self) -> dict[str, float]:
-        """Return the means of the logged scalars over the batches since the last call.
+        """Return the means of the logged scalars over the batches since the last call, if any.
 
-        With them come `steps`, the number of batches, `idle_steps`, the number of batches that the
-        penalty did not apply to, and `active_steps`, the share of batches with an active hinge.
-        Without any batch the result is empty.
+        docs/surrogates/README.md explains `steps`, `idle_steps` and `active_steps`.
         """
         sums, steps = self._sums.take()
         idle, hinged = sums.pop("idle", 0.0), sums.pop("hinged", 0.0)
@@ -150,7 +139,6 @@ class Surrogate(nn.Module):
             )
 
     def _check_penalty(self, found: object, z: Tensor) -> None:
-        """Raise ValueError if `penalty` returned what training cannot use."""
         name = f"{type(self).__module__}.{type(self).__name__}.penalty"
         match found:
             case (Tensor(ndim=0) as value, dict() as notes) if {"classes", "active"} <= {*notes}:
@@ -183,16 +171,10 @@ def _described(found: object) -> str:
 
 
 class Fitted(Surrogate):
-    """A surrogate with statistics of the whole training set.
+    """A surrogate with statistics of the whole training set; it is 0 before the first `fit`.
 
-    The statistics are buffers, which a checkpoint restores bit for bit. Before the first `fit` all
-    weights are 0, and so is the penalty.
-
-    Args:
-        settings: its section of the configuration.
-        spread: shape of a cluster's stored variances.
-        dtype: floating type of the statistics.
-        sizes: as for `Surrogate`.
+    The statistics are buffers of type `dtype`, which a checkpoint restores bit for bit; `spread` is
+    the shape of a cluster's stored variances.
     """
 
     start_epoch: ClassVar[int] = 2
@@ -221,10 +203,7 @@ class Fitted(Surrogate):
         self.register_buffer("num_train", torch.tensor(0))
 
     def blend(self, members: Tensor, weights: Tensor) -> Tensor:
-        """Return the weight of a batch's variance, a = 10 n / (pi N / C), or 0.99 where a >= 1.
-
-        n are the members of each cluster in the batch, and pi the stored weights, of one shape.
-        """
+        """Return the weight of a batch's variance, a = 10 n / (pi N / C), or 0.99 where a >= 1."""
         class_size = self.num_train.to(torch.float64) / self.num_classes
         wanted, stored = BLEND * members, weights * class_size
         return torch.where(wanted < stored, wanted / stored, LARGEST_BLEND)
@@ -239,7 +218,6 @@ class Fitted(Surrogate):
         self.num_train.fill_(len(y))
 
     def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
-        """Fit the buffers; every fitted surrogate implements it."""
         raise NotImplementedError
 
     def forget(self) -> None:

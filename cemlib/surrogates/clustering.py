@@ -18,16 +18,12 @@ With `variance: diagonal` v and vbar are per dimension and l is the mean over th
 public code reads pi and vbar from the wrong row: for the u-th class in the batch, from the class of
 the u-th sample in label order, nearly always the first class. `reference_indexing` repeats that.
 
-With `form: batch`, the second documented form, the stored variances are not used: v is the mean of
-the squared norm `|z_i - mu|^2` over the members of a cluster, and each class c has one hinge,
+With `form: batch` v is the mean of `|z_i - mu|^2` over the members of a cluster, without vbar, and
+each class c, with m_c of the batch's B samples, has one hinge,
 
     s_c = sum_k pi_k v_k over its clusters in the batch,   tau = rho sigma^2
     l_c = relu(log(s_c + 1e-6) - log(tau + 1e-6)), or s_c with gate "linear"
-    R = sum_c (m_c / B) l_c,   m_c of the batch's B samples are of class c
-
-Only the variance of the batch has a gradient.
-
-How it fails, and what shows it: docs/surrogates/clustering.md.
+    R = sum_c (m_c / B) l_c
 """
 
 import math

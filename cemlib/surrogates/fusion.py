@@ -1,20 +1,16 @@
 """`parallel` and `shortcut`: fusions of the surrogates `gated` and `slot`.
 
-Source: the two surrogates; see `gated` and `slot`. With learned m and a,
+With learned m and a,
 
     parallel:  R = m_1 R_gated + m_2 R_slot,   (m_1, m_2) = softmax of two logits, both 0 at first
     shortcut:  v = max(v_gated + tanh(a) sum_k w_k v_k, 1e-6),   a = `residual` at first
                with `nonnegative` max(tanh(a), 0) in place of tanh(a)
                then the hinge, the means over dimensions and classes and the scale of `gated`
 
-In `parallel` each penalty is that of its surrogate alone on the batch, with its own scale and its
-own classes. In `shortcut` v_gated is the attention-weighted variance of each dimension, w_k and v_k
-are the weights and variances of the slots, and a class of two samples, which has no slots, uses
-v_gated alone. The floor is applied once, to the sum (with `variance: trace` to its sum over
-dimensions). Slots always use LayerNorm(z), even if `moments` is raw, and `surrogate_grad` concerns
-the gated attention alone. The gates of `slot` (`gate`, `a_c`, `b_c`) are not used by `shortcut`.
-
-How they fail, and what shows it: docs/surrogates/fusions.md.
+In `parallel` each penalty has its own scale and its own classes. In `shortcut` v_gated is the
+attention-weighted variance of each dimension, w_k and v_k are the weights and variances of the
+slots, without the gates of `slot`, and a class of two samples, which has no slots, uses v_gated
+alone. The floor is applied once, to the sum (with `variance: trace` to its sum over dimensions).
 """
 
 from typing import ClassVar, Unpack
@@ -51,10 +47,7 @@ class ParallelFusion(Fusion):
         self.logits = nn.Parameter(torch.zeros(2))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs both penalties, their scalars, and m_2 as `slot_share`.
-
-        `classes` is that of the gated branch, which has all classes; `active` is mixed like R.
-        """
+        """Return the penalty; logs both penalties, their scalars, and m_2 as `slot_share`."""
         value, notes = self.gated.penalty(z, y)
         unscaled, slot_notes = self.slot.penalty(z, y)
         slot_value = self.settings.slot_scale * unscaled

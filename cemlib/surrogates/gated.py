@@ -9,8 +9,6 @@ m_c >= 2 samples in the batch, with x = LayerNorm(z) without affine part (or x =
     L_c = mean_d relu(log(v_d + 1e-6) - log tau)                gate "log"
     L_c = mean_d v_d                                            gate "linear"
     R = s sum_c p_c L_c / sum_c p_c,   p_c = m_c / B,   tau = max(rho sigma^2, 1e-8) + 1e-6
-
-How it fails, and what shows it: docs/surrogates/gated.md.
 """
 
 import math
@@ -67,10 +65,7 @@ class GatedAttention(Surrogate):
         return value, notes | hinges
 
     def spread(self, z: Tensor, y: Tensor) -> tuple[Tensor, Groups, dict[str, Tensor]]:
-        """Return the attention-weighted variances (R, D), and the classes of their rows.
-
-        This logs the mean effective sample size.
-        """
+        """Return the attention-weighted variances (R, D), the classes of the rows, and scalars."""
         groups = group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
         x = F.layer_norm(z, z.shape[-1:]) if self.settings.moments == "layernorm" else z
         how = self.settings.surrogate_grad

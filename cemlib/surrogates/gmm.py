@@ -1,23 +1,19 @@
 """`gmm`: a Gaussian mixture per class, the CEM paper's bound on the released information.
 
-Source: Xia et al., "Theoretical Insights in Model Inversion Robustness and Conditional Entropy
-Maximization for Collaborative Inference Systems", CVPR 2025.
-
-At the end of epochs 1, 1 + `refit`, 1 + 2 `refit`, ..., EM fits K Gaussians to every class. A
-component has weight w_ck in its class c and p_ck = (N_c / N) w_ck among all classes. In a batch,
-with responsibilities r_ik of each sample over the components of its own class, which carry no
-gradient, and n = sum_i r_ik,
+Source: Xia et al., CVPR 2025 (see `clustering`). At the end of epochs 1, 1 + `refit`, 1 + 2
+`refit`, ..., EM fits K Gaussians to every class. A component has weight w_ck in its class c and
+p_ck = (N_c / N) w_ck among all classes. In a batch, with responsibilities r_ik of each sample over
+the components of its own class, which carry no gradient, and n = sum_i r_ik,
 
     a = 10 n / (w N / C), or 0.99 where that is >= 1
     S_ck = a sum_i r_ik (z_i - mu)(z_i - mu)^T / n + (1 - a) Sigma_ck      mu, Sigma as fitted
     R = (1/D) sum_ck p_ck (-log p_ck + 1/2 log det(I + S_ck / sigma^2))
 
-or with the diagonal of S for `covariance: diagonal`. R D bounds the information in z + noise from
-above, in nats, as far as the mixture describes the features.
+or with the diagonal of S for `covariance: diagonal`.
 
 A full covariance is stored by its eigenvectors and eigenvalues, Sigma = Q diag(lambda) Q^T. In that
-basis A = I + (1 - a) Sigma / sigma^2 is diagonal, and with X the rows sqrt(a r / (n sigma^2))
-(z - mu) of the batch,
+basis A = I + (1 - a) Sigma / sigma^2 is diagonal, and with X the rows
+sqrt(a r / (n sigma^2)) (z - mu) of the batch,
 
     log det(A + X^T X) = log det A + log det(I + X A^-1 X^T)
 
@@ -26,9 +22,7 @@ B K D^2 + K B^3 / 3 operations. All classes share a matrix, in which their rows 
 
 Everything is computed in float64, because log det(I + S / sigma^2) amplifies rounding by its
 condition number; only the eigenvectors are float32, like z itself. Full covariances need 4 C K D^2
-bytes, and ten times that while fitting: 52 MB for 10 classes of 5 components in 512 dimensions.
-
-How it fails, and what shows it: docs/surrogates/gmm.md.
+bytes (52 MB for 10 classes of 5 components in 512 dimensions), and ten times that while fitting.
 """
 
 from typing import NamedTuple, Unpack
@@ -57,11 +51,7 @@ class Shares(NamedTuple):
 
 
 class GaussianMixture(Fitted):
-    """The bound of a Gaussian mixture; the module's docstring has the formula.
-
-    Raises:
-        ValueError: if there is no noise.
-    """
+    """The bound of a Gaussian mixture; raises ValueError if there is no noise."""
 
     settings: config.Gmm
     axes: Tensor

@@ -1,9 +1,8 @@
 """The groups of a batch, such as its classes, and their weighted statistics, as tensor operations.
 
-Shapes: B samples, R rows (one per group), S weightings, D feature dimensions. Nothing loops over
-classes or samples, and nothing reads a tensor on the host, so a training step never waits for it.
-Sums over a group are products with a membership matrix. Unlike atomic scatter additions on a GPU,
-they give the same bits in every run, in the forward and the backward pass.
+Shapes: B samples, R rows (one per group), S weightings, D feature dimensions. Nothing reads a
+tensor on the host, so a training step never waits for it. Sums over a group are products with a
+membership matrix: unlike atomic scatter additions on a GPU, they give the same bits in every run.
 """
 
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ VARIANCE_FLOOR = 1e-6
 class Groups:
     """The labels with at least `smallest` samples in a batch, one row each.
 
-    The number of rows follows from the shapes alone: min(labels, B // smallest). Unused rows have
-    size 0 and no members.
+    The number of rows follows from the shapes alone: min(labels, max(1, B // smallest)). Unused
+    rows have size 0 and no members.
     """
 
     labels: Tensor  # (R,) label of each row: larger groups first, ties in label order

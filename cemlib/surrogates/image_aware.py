@@ -1,8 +1,8 @@
 """`image_aware`: `logdet` with its pull directed at the directions that show the image.
 
-Source: this project. An attacker is scored in pixels, but nats count a direction of z that shows
-the brightness as much as one that shows faint texture. Let W, (D, P), be the weights of the best
-linear reconstruction of the pixels from one release, and
+Source: this project. Attacks are scored in pixels, but nats count a direction of z that shows the
+brightness as much as one that shows faint texture. Let W, (D, P), be the weights of the best linear
+reconstruction of the pixels from one release, and
 
     G = W W^T / P,   so that d^T G d is the mean squared change of a pixel when z moves by d
 
@@ -11,17 +11,14 @@ A part of the Mahalanobis pull P_c of `logdet` on the features of a class is rep
     dR/dz_i = Q_c (z_i - mu_c) / (B D),   P_c = (Sigma_ref + sigma^2 I)^-1
     Q_c = (1 - a) P_c + a s_c G,   s_c = tr(P_c Sigma_ref) / tr(G Sigma_ref),   a = `share`
 
-so that tr(Q_c Sigma_ref) = tr(P_c Sigma_ref): the total pull is that of `logdet`, and only its
-distribution over the directions differs. G is computed at the start of every epoch, by ridge
-regression on `samples` training images, each released once; P_c and s_c then and every `refresh`
-steps. Moments, `shrinkage` and factors are those of `logdet`, and a = 0 is `logdet`. The scale of G
-has no influence.
+so that tr(Q_c Sigma_ref) = tr(P_c Sigma_ref): only the distribution of the pull over the directions
+differs from `logdet`. G is computed at the start of every epoch, by ridge regression on `samples`
+training images, each released once; P_c and s_c then and every `refresh` steps. The scale of G has
+no influence.
 
-R is (1/D) sum_c p_c 1/2 [log det(I + Sigma_ref / sigma^2) + tr(Q_c (Sigma_c - Sigma_ref))]: the
-bound of `logdet` right after a factorisation, and otherwise the function with the gradient above.
-It is no bound then, because Q_c is not the slope of a tangent: compare `val_leakage_nats`.
-
-How it fails, and what shows it: docs/surrogates/image_aware.md.
+R, which has this gradient, is (1/D) sum_c p_c 1/2 [log det(I + Sigma_ref / sigma^2) + tr(Q_c
+(Sigma_c - Sigma_ref))]: the bound of `logdet` right after a factorisation. Otherwise it is no
+bound, because Q_c is not the slope of a tangent: compare `val_leakage_nats`.
 """
 
 from typing import ClassVar, Unpack
@@ -38,10 +35,7 @@ NO_SPREAD = 1e-9  # along G, as a fraction of the spread of the noise
 
 
 class ImageAware(LogDet):
-    """The Gaussian bound with its pull along G; the module's docstring has the formula.
-
-    Checkpoints do not hold G, which every epoch computes anew.
-    """
+    """The Gaussian bound pulled along G, which is not in checkpoints: every epoch renews it."""
 
     settings: config.ImageAware
     metric: ClassVar[str | None] = "image"

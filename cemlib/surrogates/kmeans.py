@@ -1,17 +1,16 @@
 """K-means inside every class, all classes as one batched tensor problem.
 
-Source: Lloyd (1982); k-means++ starting points, Arthur and Vassilvitskii (2007).
-
-Samples are gathered into a rectangle (classes, largest class, D) and centred on their class mean,
-so that distances computed from products keep their digits when features contract.
+Source: Lloyd (1982); k-means++ starting points, Arthur and Vassilvitskii (2007). Samples are
+gathered into a rectangle (classes, largest class, D) and centred on their class mean, so that
+distances computed from products keep their digits when features contract.
 
 Memory: classes of similar size are processed together in blocks of at most `BLOCK` padded values,
-or of one class if that is larger. Beyond input and result, at most two blocks exist at a time (2 x
-16 MiB in float32, or twice the largest class), plus about 2K/D of one. Blocks that fit into the
-cache of a CPU are three times as fast as one block of all classes; those on a GPU are larger.
+or of one class if that is larger. Beyond input and result, at most two blocks exist at a time
+(2 x 16 MiB in float32, or twice the largest class), plus about 2K/D of one. Blocks that fit into
+the cache of a CPU are three times as fast as one block of all classes; those on a GPU are larger.
 
-How it fails: a class with fewer than K distinct samples has clusters without members. They keep
-their place with weight 0 and variance 0, enter no sum, and may win members in a later fit.
+A class with fewer than K distinct samples has clusters without members, of weight and variance 0,
+which enter no sum but may win members in a later fit.
 """
 
 from typing import NamedTuple
@@ -38,9 +37,9 @@ def fit_clusters(
 ) -> Clusters:
     """Cluster the features (N, D) of every class, with labels (N,) in [0, C).
 
-    A class starts from the last fit's means (C, K, D), or from k-means++ if its weights (C, K) are
-    all 0. Empty clusters keep their centroid, with weight and variance 0. The CPU generator is for
-    the draws of k-means++. The result does not depend on `BLOCK`.
+    A class starts from the last fit's means (C, K, D), or from k-means++ with the CPU generator if
+    its weights (C, K) are all 0. Empty clusters keep their centroid. The result does not depend on
+    `BLOCK`.
     """
     # argmax(weight / draw) picks in proportion to the weight.
     draws = torch.empty(len(y), means.shape[1]).exponential_(generator=generator)

@@ -6,22 +6,19 @@ of the features of class c, p_c = m_c / B and noise of variance sigma^2,
 
     R = (1/D) sum_c p_c 1/2 log det(I + Sigma_c / sigma^2)
 
-bounds, per dimension, the information in z + noise beyond the class. It needs no clusters, and
-depends on the directions of the spread, not only on its total. Each Sigma_c is the covariance of an
-exponentially weighted mixture of batches, with weight 1 - d for this batch, which has mean m and
-covariance S (divided by m_c), and d for the past:
+bounds, per dimension, the information in z + noise beyond the class. Each Sigma_c is the covariance
+of an exponentially weighted mixture of batches, with weight 1 - d for this batch, which has mean m
+and covariance S (divided by m_c), and d for the past:
 
     Sigma <- d Sigma + (1 - d) (S + d (m - mu)(m - mu)^T),   mu <- d mu + (1 - d) m
 
 With `momentum` given, d is the momentum, or 0 for the first batch of a class. By default it follows
 from D, the m_c samples of the class in this batch, and the effective number n_c of samples in its
-moments so far:
+moments so far. All samples weigh the same at first, and n_c tends to 4 D, or to more where .9 gives
+more:
 
     d = min( n_c / (n_c + m_c), max(.9, (4 D - m_c) / (4 D + m_c)) )
     1/n_c <- d^2 / n_c + (1 - d)^2 / m_c
-
-All samples have equal weight until n_c is large enough; from then on n_c tends to 4 D, or to more
-where .9 gives more.
 
 log det is concave, so its tangent at an older Sigma_ref is an upper bound. Between two
 factorisations the value is that tangent,
@@ -35,8 +32,6 @@ Sigma is replaced by (1-s) Sigma + s tr(Sigma)/D I, which never lowers the bound
 
 Statistics are stored and inverted in float64: rounding is amplified by the condition number of
 I + Sigma / sigma^2, easily 1e3 to 1e4, and float32 would leave three digits of the gradient.
-
-How it fails, and what shows it: docs/surrogates/logdet.md.
 """
 
 from typing import ClassVar, Unpack
@@ -67,13 +62,10 @@ def shrink_(matrices: Tensor, amount: float) -> Tensor:
 
 
 class LogDet(Surrogate):
-    """The class-conditional Gaussian bound; the module's docstring has the formula.
+    """The class-conditional Gaussian bound; raises ValueError if there is no noise.
 
     A checkpoint holds means, covariances and numbers of samples. The first step of an epoch
     factorises the covariances, so training restored between epochs continues bit for bit.
-
-    Raises:
-        ValueError: if there is no noise.
     """
 
     settings: config.Gaussian
@@ -99,10 +91,7 @@ class LogDet(Surrogate):
         self.register_buffer("traces", square[:, 0, 0].clone(), persistent=False)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs the variance per dimension, and `stale`.
-
-        `stale` is the relative change of the value since the last factorisation.
-        """
+        """Return the penalty; logs variance and `stale`, the value's drift since factorising."""
         with torch.no_grad():
             rows = z.to(self.means.dtype)
             tiles = tile(y, self.num_classes, rows.dtype)
@@ -120,7 +109,6 @@ class LogDet(Surrogate):
         return value.to(z) + (straight - straight.detach()), notes
 
     def _average(self, rows: Tensor, y: Tensor, tiles: Tiles) -> None:
-        """Update the running means and covariances with a batch."""
         past = self._past(tiles.sizes).unsqueeze(1)
         sizes = tiles.sizes.clamp_min(1).unsqueeze(1)
         means = tiles.member.T @ rows / sizes

@@ -1,17 +1,12 @@
 """`logdet_gated`: the sum of the bound of `logdet` and the penalty of `gated`.
 
-Source: the two surrogates; see `logdet` and `gated`. With the weight w,
-
     R = R_logdet + w R_gated
 
 The two measure different things: `logdet` the released scale and all directions, over many batches;
 `gated` the spread of one batch about a learned centre, with `layernorm` at any scale.
 
 The features get dR/dz. The parameters of the attention get the gradient of R_gated without w, as
-with `gated` alone. So the two surrogates train side by side, with strengths lambda and w lambda,
-but both from epoch 6 on, as `gated` does. With w = 0 the features get the gradient of `logdet`.
-
-How it fails, and what shows it: docs/surrogates/fusions.md.
+with `gated` alone. Both parts act from epoch 6 on, as `gated` does.
 """
 
 from typing import ClassVar, Unpack
@@ -37,11 +32,7 @@ class LogDetGated(Surrogate):
         self.gated = GatedAttention(settings, **sizes)
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs both penalties and their scalars.
-
-        `classes` is that of `logdet`, which has all classes; `active` is that of `gated`, which
-        has all hinges.
-        """
+        """Return the penalty; logs both penalties and their scalars."""
         weight = self.settings.gated_weight
         bound, bound_notes = self.logdet.penalty(z, y)
         spread, spread_notes = self.gated.penalty(scaled_gradient(z, weight), y)

@@ -14,13 +14,9 @@ Everything is computed in float64: with far components and variances near 1e-6, 
 squared distances reach 1e8, of which float32 keeps no digit below 1.
 
 Memory: classes are processed in blocks of at most `BLOCK` padded values, or of one class if that is
-larger. The values of a class are its features and, with full covariances, K D^2 more. Beyond input
-and result, at most eight blocks exist at a time (8 x 32 MiB, or eight times the largest class), and
-before that the memory of K-means, if a class has no mixture yet.
-
-How it fails: a component without members (in a class with fewer than K distinct samples) has weight
-0 from then on. It keeps its place, mean and covariance, and wins no member in a later fit. With few
-samples per dimension a component closes in on them, until its variance is only the 1e-6.
+larger. With full covariances a class has K D^2 more values. Beyond input and result, at most eight
+blocks exist at a time (8 x 32 MiB, or eight times the largest class), and before that the memory of
+K-means, if a class has no mixture yet.
 """
 
 import math
@@ -60,9 +56,9 @@ def fit_mixtures(z: Tensor, y: Tensor, previous: Mixtures, generator: torch.Gene
     """Fit a mixture to the features (N, D) of every class, with labels (N,) in [0, C).
 
     A class starts from its previous mixture, or from K-means with the CPU generator if it has none.
-    The shape of the previous covariances, which are float64 and positive definite, decides whether
-    full or diagonal ones are fitted. A class without samples gets weight 0 and keeps means and
-    covariances. The result does not depend on `BLOCK`.
+    The previous covariances, float64 and positive definite, are full or diagonal, and so are the
+    new ones. A class without samples gets weight 0 and keeps the rest. The result does not depend
+    on `BLOCK`.
     """
     fresh = previous.weights.sum(1) == 0
     start = previous._replace(means=_starts(z, y, previous, fresh, generator))
@@ -148,7 +144,6 @@ Samples = DiagonalSamples | FullSamples
 
 
 def _run_em(samples: Samples, mask: Tensor, mixture: Mixtures) -> Mixtures:
-    """Take EM steps until every class of the block has stopped."""
     last = mask.new_full((len(mask),), -torch.inf)
     moving = torch.ones_like(last, dtype=torch.bool)
     for _ in range(MAX_STEPS):

@@ -14,11 +14,8 @@ after T rounds of slot attention (`SlotRounds`) and refined tokens T~ (`CrossRef
     l_c = g_c mean_d sum_k w_k g g_snr h,   g_c = sigmoid(a_c (p_c - b_c)),   p_c = m_c / B
     R = s sum_c p_c l_c / sum_c p_c,   tau = max(rho sigma^2, 1e-8) + 1e-6,   eps = 1e-6
 
-beta, b_s, m0, b_snr, t_snr, a_c and b_c are learned. They start at beta = `beta`, m0 = `margin`,
-t_snr = `snr_threshold`, b_s = b_snr = 1, a_c = 10 and b_c = 0. g, g_snr and h act per slot and
-dimension; with `snr_gate: false` g_snr is 1.
-
-How it fails, and what shows it: docs/surrogates/slot.md.
+beta, b_s, m0, b_snr, t_snr, a_c and b_c are learned. g, g_snr and h act per slot and dimension;
+with `snr_gate: false` g_snr is 1.
 """
 
 import math
@@ -140,12 +137,9 @@ class DispersionGate(nn.Module):
 
 
 class SlotAttention(Surrogate):
-    """The slot surrogate; the module's docstring has the formula.
+    """The slot surrogate; raises ValueError if `heads` does not divide D.
 
     The slots start from noise of the surrogate's own generator, which `reseed` restarts.
-
-    Raises:
-        ValueError: if `heads` does not divide D.
     """
 
     settings: config.Slot
@@ -178,10 +172,7 @@ class SlotAttention(Surrogate):
         return [] if self._generator is None else [self._generator]
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs the mean gates and the scalars of `spread`.
-
-        The hinge is smooth and never exactly 0: `active` is the share of variances above tau e^m0.
-        """
+        """Return the penalty; logs the mean gates and the scalars of `spread`."""
         (weights, mean, v), groups, notes = self.spread(z, y)
         gate, hinge, excess = self.gate(mean, v.clamp_min(VARIANCE_FLOOR))
         each = (weights.unsqueeze(-1) * gate * hinge).sum(1).mean(-1)  # (R,)
@@ -195,10 +186,9 @@ class SlotAttention(Surrogate):
         }
 
     def spread(self, z: Tensor, y: Tensor) -> tuple[Moments, Groups, dict[str, Tensor]]:
-        """Return weights w_k (R, S) of new slots, moments around them, and the classes of the rows.
+        """Return weights w_k (R, S), moments (R, S, D) each, the classes of rows, and scalars.
 
-        The weights are 0 in unused rows. Means and variances are (R, S, D), the latter without
-        their floor. This logs the mean entropy of the slots' masses.
+        The weights are 0 in unused rows, and the variances have no floor.
         """
         groups = group(y, self.num_classes, smallest=SMALLEST_CLASS, dtype=z.dtype)
         x = F.layer_norm(z, z.shape[-1:])
@@ -215,7 +205,6 @@ class SlotAttention(Surrogate):
         return (weights, mean, v), groups, {"slot_entropy": groups.mean(entropy)}
 
     def _noise(self, rows: int, like: Tensor) -> Tensor:
-        """Draw standard normal numbers (R, S, D) on the device of the features."""
         if self._generator is None or self._generator.device != like.device:
             self._generator = torch.Generator(like.device).manual_seed(self._seed)
         shape = rows, self.settings.slots, self.dim

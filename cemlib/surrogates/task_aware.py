@@ -10,10 +10,8 @@ the Mahalanobis pull of `logdet` becomes
 
     dR/dz_i = M^1/2 P_c M^1/2 (z_i - mu_c) / (B D),   P_c = (Sigma_ref + sigma^2 I)^-1
 
-F and M are computed at the start of every epoch, P_c then and every `refresh` steps. Moments,
-`shrinkage` and factors are those of `logdet`.
-
-The value is a function with this gradient, the tangent of log det at Sigma_ref,
+F and M are computed at the start of every epoch, P_c then and every `refresh` steps. The value is a
+function with this gradient, the tangent of log det at Sigma_ref,
 
     R = (1/D) sum_c p_c 1/2 (log det(I + Sigma_ref / sigma^2)
                              + tr(P_c (M^1/2 Sigma_c M^1/2 - Sigma_ref)))
@@ -21,11 +19,6 @@ The value is a function with this gradient, the tangent of log det at Sigma_ref,
 D R bounds the information in M^1/2 z + noise beyond the class, but not that in the released
 z + noise: the spared directions are left out by design. Before the first F, and if no logit depends
 on z, M is I.
-
-It assumes that the directions that the server uses are worth their leakage, that J at training
-images with one release each shows them, and that they change little within an epoch.
-
-How tight the bound is, how it fails, and what shows it: docs/surrogates/task_aware.md.
 """
 
 from typing import ClassVar, Unpack
@@ -40,10 +33,7 @@ from cemlib.surrogates.tiles import Tiles
 
 
 class TaskAware(LogDet):
-    """The Gaussian bound with the metric M; the module's docstring has the formula.
-
-    Checkpoints do not hold M, which every epoch computes anew.
-    """
+    """The Gaussian bound with the metric M, which is not in checkpoints: every epoch renews it."""
 
     settings: config.TaskAware
     metric: ClassVar[str | None] = "task"

@@ -1,10 +1,9 @@
 """Samples as rectangles of one class each, so that all classes are one batched tensor problem.
 
 Tiles are for the products of a batch's rows, (B, D), with the matrices of their classes, (C, D, D).
-With a rectangle of B rows for every class they would take C times the work, and with rectangles of
-each class's own size a loop over the classes.
-
-Padded rectangles of whole classes, in blocks of bounded memory, are for the fits at an epoch's end.
+A rectangle of B rows for every class would take C times the work, and rectangles of each class's
+own size a loop. Padded rectangles of whole classes, in blocks of bounded memory, are for the fits
+at an epoch's end.
 """
 
 import math
@@ -85,8 +84,8 @@ def class_blocks(
 
     The samples of a class are its ascending indices in the labels y, (N,), padded with 0 to the
     size M of the largest class of the block, or to 1. A class has `width` values for each sample
-    and some `more` of its own; padded, the classes of a block have at most `block` values, on a
-    GPU `ON_GPU` times as many.
+    and some `more` of its own; padded, a block has at most `block` values, on a GPU `ON_GPU` times
+    as many.
     """
     sizes = torch.bincount(y, minlength=num_classes)
     of_classes = torch.split(y.argsort(stable=True), sizes.tolist())
@@ -104,10 +103,9 @@ def class_blocks(
 
 
 def centre_(x: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Centre a rectangle x (c, M, D) of classes in place; padding becomes 0.
+    """Centre a rectangle x (c, M, D) of classes in place, and set its padding to 0.
 
-    Returns:
-        A mask (c, M), 1 for samples and 0 for padding, and the class means (c, 1, D).
+    Return a mask (c, M), 1 for samples and 0 for padding, and the class means (c, 1, D).
     """
     mask = (torch.arange(x.shape[1], device=x.device) < sizes.unsqueeze(1)).to(x)
     centre = torch.einsum("cm,cmd->cd", mask, x) / sizes.clamp_min(1).unsqueeze(1)

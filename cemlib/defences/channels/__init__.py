@@ -1,7 +1,5 @@
 """Release channels, which turn the client's features into releases.
 
-The server and the attackers see releases only, in training, validation and test.
-
 docs/extending.md says how to add one.
 """
 
@@ -27,12 +25,7 @@ CHANNELS: dict[str, type[Channel]] = {
 
 
 def build(name: str, *, noise_std: float, **options: Any) -> Channel:
-    """Build a channel by name.
-
-    Args:
-        name: key of `CHANNELS`.
-        noise_std: standard deviation of the Gaussian noise that every channel adds.
-        options: options of its section of the configuration.
+    """Build a channel of `CHANNELS`, with options of its section of the configuration.
 
     Raises:
         ConfigError: if the name or an option is unknown, or a value is out of range.

@@ -2,10 +2,9 @@
 
     z~ = shape(z) + N(0, noise_std^2 I)
 
-An attacker may ask for several releases of an image and average them. The noise of the mean of n
-independent releases has standard deviation noise_std / sqrt(n), so with a deterministic `shape` a
-single draw has the distribution of the mean. A channel with other random parts overrides `__call__`
-and draws those n times.
+The noise of the mean of n independent releases has standard deviation noise_std / sqrt(n), so with
+a deterministic `shape` a single draw has the distribution of the mean. A channel with other random
+parts overrides `__call__` and draws those n times.
 """
 
 import math
@@ -20,12 +19,7 @@ from cemlib.numerics.leakage import leakage_estimate
 
 @dataclass(frozen=True)
 class Channel:
-    """A release channel.
-
-    Attributes:
-        noise_std: standard deviation of the Gaussian noise; with 0 none is drawn.
-        settings: its section of the configuration, which describes each option.
-    """
+    """A release channel, with noise of standard deviation `noise_std` (none is drawn for 0)."""
 
     noise_std: float
     settings: Section | None = None
@@ -45,15 +39,9 @@ class Channel:
         return self.noise_std
 
     def __call__(self, features: Tensor, generator: torch.Generator, queries: int = 1) -> Tensor:
-        """Return the mean of independent releases, differentiable in the features.
+        """Return the mean of `queries` releases, differentiable in the features (N, ...).
 
-        Args:
-            features: clean features, (N, ...).
-            generator: random generator of the noise, which may be on another device.
-            queries: number of releases.
-
-        Returns:
-            A tensor of the features' shape, device and dtype.
+        The result has the features' shape, device and dtype; the generator's device may differ.
         """
         std = self.noise_std / math.sqrt(queries)
         return add_noise(self.shape(features), std, generator)
@@ -63,27 +51,19 @@ class Channel:
         return features
 
     def moments(self, features: Tensor, queries: int = 1) -> tuple[Tensor, Tensor]:
-        """Return the expected mean of `queries` releases, and the variance about it.
+        """Return the expected mean (N, D) of releases of features (N, D), and its variance (D,).
 
-        The expectation is (N, D), for clean features (N, D); the variance of each feature is
-        averaged over the samples, (D,).
+        The mean is of `queries` releases, and the variance is averaged over the samples.
         """
         mean = self.shape(features)
         return mean, mean.new_full((mean.shape[1],), self.std**2 / queries)
 
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:  # noqa: ARG002
-        """Return how badly candidate features explain a release; a white-box attack minimises it.
+        """Return how badly the features (N, ...) of each image explain its mean release, (N,).
 
-        This is -2 s^2 log p(released | features) up to a constant, with the standard deviation s of
-        the noise on the mean release: for Gaussian noise the sum of squared errors.
-
-        Args:
-            features: candidates for the clean features, (N, ...).
-            released: the mean release, of the same shape.
-            queries: number of releases of which it is the mean.
-
-        Returns:
-            (N,), differentiable in the features.
+        A white-box attack minimises it. It is -2 s^2 log p(released | features) up to a constant,
+        with the standard deviation s of the noise on the mean of `queries` releases: for Gaussian
+        noise the sum of squared errors.
         """
         return (released - self.shape(features)).flatten(1).square().sum(1)
 

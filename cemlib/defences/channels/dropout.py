@@ -6,10 +6,9 @@ Source: He, Zhang and Lee, "Attacking and protecting data privacy in edge-cloud 
 inference systems", IEEE Internet of Things Journal 8(12), 2021. Unlike the usual dropout, the other
 features are not rescaled, and masks are drawn in training, in test and for the attacker alike.
 
-Costs, and how it fails: the server loses a share of its input, but trains with that loss. If the
-noise is small, an attacker recognises the zeros, and fills them from correlated features. The mean
-of n releases tends to (1 - rate) z, and a feature is missing in all of them with probability rate^n
-only, so averaging reveals everything.
+How it fails: if the noise is small, an attacker recognises the zeros, and fills them from
+correlated features. A feature is missing in all of n releases with probability rate^n only, so
+averaging reveals everything.
 """
 
 import math
@@ -52,7 +51,7 @@ class Dropout(Channel):
 
             p(z~ | z) = sum_j Binomial(j; n, 1 - rate) N(z~; j z / n, s^2),  s = noise_std / sqrt(n)
 
-        with a noise_std of at least `FLOOR`. Arguments as for `Channel.misfit`.
+        with a noise_std of at least `FLOOR`.
         """
         variance = max(self.noise_std, FLOOR) ** 2 / queries
         count = torch.arange(queries + 1, device=features.device, dtype=features.dtype)
@@ -68,13 +67,12 @@ class Dropout(Channel):
         for one mask is at most `sum_k pi_k (-log pi_k + 1/2 log |I + M Sigma_k M / s^2|)` with
         M = diag(m). Since M^2 = M, the determinant is `|I + S M S / s^2|` with the root S of
         Sigma_k. Its logarithm is concave in M, so its mean over masks is at most its value at the
-        mean mask (1 - rate) I. This is never above the bound without dropout.
+        mean mask (1 - rate) I.
         """
         return leakage_estimate(math.sqrt(1 - self.settings.rate) * features, labels, self.std)
 
 
 def _log_binomial(count: Tensor, n: int, p: float) -> Tensor:
-    """Return the log probability of `count` successes in n trials."""
     ways: Tensor = math.lgamma(n + 1) - torch.lgamma(count + 1) - torch.lgamma(n - count + 1)
     # xlogy(0, 0) is 0, so p = 1 needs no special case.
     failure: Tensor = torch.special.xlogy(n - count, 1 - p)

@@ -10,17 +10,15 @@ The distance of any two clipped samples is at most the sensitivity 2 clip, in th
 
 Sources: Dwork, McSherry, Nissim and Smith, "Calibrating noise to sensitivity in private data
 analysis", TCC 2006; Balle and Wang, "Improving the Gaussian mechanism for differential privacy:
-analytical calibration and optimal denoising", ICML 2018 (theorem 8, exact for every epsilon; the
-textbook's sqrt(2 log(1.25 / delta)) 2 clip / epsilon is larger, and holds for epsilon < 1 only).
+analytical calibration and optimal denoising", ICML 2018 (theorem 8, exact for every epsilon).
 
 Guarantee: for a fixed encoder, a release looks nearly the same for every image. n releases of an
 image have n epsilon (and n delta) at worst. Information in the encoder's weights about training
 images is not covered, nor is rounding in floating point (Mironov, CCS 2012). The added Gaussian
 noise never weakens the guarantee.
 
-Costs, and how it fails: the noise hides every image among all others, far more than is needed
-against reconstruction. A small epsilon leaves chance accuracy, and a large one guarantees nothing.
-The L1 norm grows with the number of features, and the Laplace noise with it.
+How it fails: a small epsilon leaves chance accuracy, and a large one guarantees nothing. The L1
+norm grows with the number of features, and the Laplace noise with it.
 """
 
 import math
@@ -76,8 +74,7 @@ class LocalDP(Channel):
         """Return squared errors of clipped features, or 4 b absolute errors for pure Laplace noise.
 
         The latter is -2 s^2 log p with s^2 = 2 b^2. Sums of Laplace noise, with Gaussian noise or
-        over several queries, have no simple density and are treated as Gaussian. Arguments as for
-        `Channel.misfit`.
+        over several queries, have no simple density and are treated as Gaussian.
         """
         if self.settings.mechanism == "laplace" and self.noise_std == 0 and queries == 1:
             errors = (released - self.shape(features)).flatten(1)

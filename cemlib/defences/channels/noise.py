@@ -2,9 +2,8 @@
 
 Source: Xia et al., CVPR 2025 (the noise of the conditional-entropy bound).
 
-Costs, and how it fails: noise protects if the spread of the features is small compared with it, so
-alone it costs as much accuracy as it gives privacy. An encoder trained without a surrogate spreads
-its features until the noise is harmless. The mean of n releases has sqrt(n) times less noise.
+How it fails: an encoder trained without a surrogate spreads its features until the noise is
+harmless. The mean of n releases has sqrt(n) times less noise.
 """
 
 from cemlib.defences.channels.base import Channel

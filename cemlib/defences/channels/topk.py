@@ -6,10 +6,9 @@ Source: known from compression in split learning, for instance Zheng, Chen, Lyu 
 communication for split learning by randomized top-k sparsification", IJCAI 2023; here it is a
 defence. Exactly k features are kept, even if magnitudes are equal.
 
-Costs, and how it fails: the server loses small features, and only kept features have a gradient in
-training. It is deterministic: the set of kept features itself carries up to log(D choose k) nats
-about the image, and several releases average only the noise. Training can move important
-information into the kept features, so it need not hide much.
+How it fails: the set of kept features itself carries up to log(D choose k) nats about the image,
+and several releases average only the noise. In training only kept features have a gradient, and
+important information can move into them.
 """
 
 import math
@@ -34,11 +33,10 @@ class TopK(Channel):
     def misfit(self, features: Tensor, released: Tensor, queries: int = 1) -> Tensor:  # noqa: ARG002
         """Return squared errors of kept features, and squared excesses of the others.
 
-        The attacker takes the k largest magnitudes of the release for the kept set. Of another
-        feature it knows only that `|z_d|` is below the smallest kept magnitude t. This likelihood
-        is constant below t and 0 above, which gives no gradient; its relaxation `relu(|z_d| - t)^2`
-        has one above t. If the noise reaches t, the kept set is partly wrong. Arguments as for
-        `Channel.misfit`.
+        The attacker takes the k largest magnitudes of the release for the kept set, which is partly
+        wrong if the noise reaches the smallest of them, t. Of another feature it knows only that
+        `|z_d|` is below t. This likelihood is constant below t and 0 above, which gives no
+        gradient; its relaxation `relu(|z_d| - t)^2` has one above t.
         """
         z, seen = features.flatten(1), released.flatten(1)
         magnitudes, kept = self._largest(seen)

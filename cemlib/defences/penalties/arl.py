@@ -11,9 +11,8 @@ Both gradients come from one forward and one backward pass of D: the parameters 
 gradient of -S, and the gradient at the input of D is multiplied by -scale, or by 0 if S is at most
 the threshold.
 
-How it fails: the encoder is protected against this decoder, as it was during training. A deeper
-decoder, or one trained on the finished encoder, can reconstruct more. A decoder that learns too
-slowly keeps S small and the defence idle.
+How it fails: a deeper decoder, or one trained on the finished encoder, can reconstruct more. A
+decoder that learns too slowly keeps S small and the defence idle.
 """
 
 import math
@@ -73,7 +72,6 @@ class AdversarialDecoder(Penalty):
 
 
 def _doublings(image_shape: Shape, feature_shape: Shape) -> int:
-    """Return the number of doublings from the features' sides to those of the images."""
     doublings = round(math.log2(image_shape[-1] / feature_shape[-1]))
     doubled = tuple(side * 2**doublings for side in feature_shape[1:])
     if doublings < 0 or doubled != image_shape[1:]:

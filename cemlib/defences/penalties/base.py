@@ -12,10 +12,8 @@ Shape = tuple[int, int, int]
 class Penalty(nn.Module):
     """A term of the training loss that reduces the information about images in releases.
 
-    Args:
-        settings: its section of the configuration, which describes each option.
-        image_shape: (C, H, W) of the images.
-        feature_shape: (c, h, w) of the features.
+    `settings` is its section of the configuration. The shapes of images and features are (C, H, W)
+    and (c, h, w).
     """
 
     settings: Section
@@ -32,13 +30,9 @@ class Penalty(nn.Module):
     def forward(self, images: Tensor, labels: Tensor, features: Tensor, released: Tensor) -> Tensor:
         """Return the weighted scalar to add to the training loss.
 
-        Half precision is computed in float32, autocast or not.
-
-        Args:
-            images: (B, C, H, W), floating point in [0, 1].
-            labels: (B,).
-            features: clean features, (B, c, h, w), attached to the encoder's graph.
-            released: their release, of the same shape and attached.
+        The images (B, C, H, W) are floats in [0, 1], the labels (B,). The clean features
+        (B, c, h, w) and their release, of the same shape, are attached to the encoder's graph. Half
+        precision is computed in float32, autocast or not.
         """
         half = (torch.float16, torch.bfloat16)
         full = (x.float() if x.dtype in half else x for x in (images, labels, features, released))

@@ -16,11 +16,9 @@ the labels y, which is 1 for two images of one class and 0 otherwise,
 The authors' code normalises with a regularised inverse of each kernel matrix, and adds the penalty
 at several layers; here the only layer is the cut, since nothing else leaves the client.
 
-How it fails: like NoPeek it compares distances within a batch, whereas small differences are enough
-for a decoder; in a finite batch even independent samples usually have a positive dependence. The
-second term draws the features of a class together, as cross-entropy does; with a large
-`label_ratio` it outweighs the first. BiDO was designed against model inversion, which reconstructs
-a class from the weights, not an image from its features.
+How it fails: as `nopeek`; in a finite batch even independent samples usually have a positive
+dependence. The second term draws the features of a class together, as cross-entropy does; with a
+large `label_ratio` it outweighs the first.
 """
 
 import torch
@@ -47,7 +45,7 @@ class BiDO(Penalty):
 
 
 def gaussian_kernel(x: Tensor) -> Tensor:
-    """Return the kernel of samples (N, D), less 1, as (N, N).
+    """Return the kernel (N, N) of samples (N, D), less 1.
 
     A constant does not change the centred kernel; without the 1, close samples keep their digits.
     """

@@ -15,14 +15,14 @@ batch normalisation of the encoder, through which an image has a small effect on
 
 This is the Jacobian regularisation of Hoffman, Roberts and Yaida, "Robust learning with Jacobian
 regularization", 2019, at the cut. Maeng et al. choose the noise after the training, so that every
-image has the same bound, and regularise the ratio of `tr(J^T J)` to `|z|^2`. Here the noise is that
-of the defence, as with all penalties. The logarithm of the mean was tried in place of the mean: its
-pull grows without limit as the information falls, and features overflowed in the first epoch.
+image has the same bound, and regularise the ratio of `tr(J^T J)` to `|z|^2`. The logarithm of the
+mean was tried in place of the mean: its pull grows without limit as the information falls, and
+features overflowed in the first epoch.
 
-How it fails: the bound holds for unbiased attackers. A decoder that knows other images is biased
-towards them, and does better. It is also local: how far apart the releases of two different images
-lie is not limited. A training step differentiates the encoder twice: in the study `map/fisher`
-a training took nearly five times as long as without.
+How it fails: a decoder is biased towards the images it knows, and does better than the bound for
+unbiased attackers. It is also local: how far apart the releases of two different images lie is not
+limited. A training step differentiates the encoder twice: a training of the study `map/fisher` took
+nearly five times as long as without.
 """
 
 import torch

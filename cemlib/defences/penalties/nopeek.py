@@ -13,10 +13,9 @@ batch, and A, B the same matrices less their row and column means plus their gra
     penalty      = scale dCor(x, z)
 
 How it fails: this is the biased V-statistic. Independent samples of a finite batch have a positive
-dCor, near 1 if the batch is small compared with the dimensions (exactly 1 for two samples). So
-values for different batch sizes or cuts cannot be compared, and small values are mostly bias. It
-compares distances between images, not images: a low dCor does not stop a trained decoder, for which
-small differences of features are enough.
+dCor, near 1 if the batch is small compared with the dimensions (exactly 1 for two samples), so
+values for different batch sizes or cuts cannot be compared. A low dCor does not stop a trained
+decoder, for which small differences of features are enough.
 """
 
 import torch
@@ -38,13 +37,9 @@ class NoPeek(Penalty):
 
 
 def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
-    """Return the distance correlation (not its square), in [0, 1], of paired samples.
+    """Return the distance correlation (not its square), in [0, 1], of x (N, D) and y (N, E).
 
     If it or a variance is 0, the gradient is 0; distances of 0 have no gradient.
-
-    Args:
-        x: (N, D), float32 or float64.
-        y: (N, E).
 
     Example:
         >>> x = torch.arange(4.0)[:, None]
