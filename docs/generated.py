@@ -23,8 +23,9 @@ KEYS = """# Configuration
 A study is one YAML file. `config.yaml` is the embedded default; `snakemake --configfile FILE` and
 `cemlib run --config FILE` take another. Unknown keys, wrong types and names that do not exist are
 refused before any job starts, with the closest valid name. `extends: other.yaml`, or a list of
-files, merges in these other files ([how](../docs/studies.md#files-that-extend-others)); `--set train.lr=0.01` on a command replaces
-one value. Write small numbers with a point (`1.0e-3`): YAML reads `1e-3` as text.
+files, merges in these other files ([how](../docs/studies.md#files-that-extend-others)); `--set
+train.lr=0.01` on a command replaces one value. Write small numbers with a point (`1.0e-3`): YAML
+reads `1e-3` as text.
 
 A surrogate, channel, penalty or attack is chosen by its `name` or `kind`, which the heading gives.
 
