@@ -91,7 +91,7 @@ def _cuts(module: nn.Module, inside: nn.Module, prefix: str) -> Iterator[str]:
 
 def _halves(module: nn.Module, cut: str) -> tuple[Part, Part]:
     traced = nn.Module.__new__(type(module))  # a shallow copy, which tracing may change
-    vars(traced).update(vars(module) | {"_buffers": dict(module.named_buffers(recurse=False))})
+    vars(traced).update(vars(module) | {"_buffers": dict(vars(module)["_buffers"])})
     with modes_kept(traced):  # tracing sets them
         pairs = {mode: divided(trace(traced, cut, mode), cut) for mode in (True, False)}
     encoder, head = (Part(traced, {m: pairs[m][i] for m in pairs}) for i in (0, 1))

@@ -79,6 +79,28 @@ def test_who_leaves_before_the_vote_is_named_at_once(running: Parties, size: int
     assert (running.ledgers / "0.txt").read_text() == ""  # and it costs them no images
 
 
+def test_who_leaves_after_the_vote_is_named_at_once(running: Parties) -> None:
+    running.asking()
+    running.honest(0, 2)
+    with running.caller("participant-1") as caller:
+        party = caller.joins(1)
+        caller.send(framed(party.vote()))
+        caller.receive(party.round.size(Kind.REQUEST))
+    with pytest.raises(DroppedOutError, match="decryption: nothing from participant-1;"):
+        running.done.result(SECONDS / 2)
+
+
+def test_garbage_from_a_participant_is_refused(running: Parties) -> None:
+    message = "expected a message of .* bytes, got 1195725856"
+    running.asking()
+    running.honest(0, 2)
+    with running.caller("participant-1") as caller:
+        caller.joins(1)
+        caller.send(b"GET / HTTP/1.1\r\n\r\n")
+        with pytest.raises(MessageError, match=f"participant.1: .*{message}"):
+            running.done.result(SECONDS)
+
+
 @pytest.mark.parametrize(
     ("sent", "message"),
     [

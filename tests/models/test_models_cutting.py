@@ -146,6 +146,29 @@ def test_images_may_lie_in_memory_in_any_order() -> None:
     assert torch.equal(model(pictures), model(images()))
 
 
+class Remembering(nn.Module):
+    """It keeps what it saw last, and has an empty buffer and one with two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last, self.seen = nn.Linear(4, 4), nn.Linear(4, 2), None
+        self.register_buffer("mask", None)
+        self.register_buffer("scale", torch.full((4,), 2.0))
+        self.register_buffer("again", self.scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = self.first(x)
+        kept = self.seen if self.mask is None else self.seen * self.mask
+        return self.last(kept * self.again)
+
+
+def test_a_network_is_as_it_was_after_the_cut() -> None:
+    network, pictures = Remembering(), torch.rand(3, 4)
+    model = SplitModel.from_module(network, cut="first")
+    assert network.seen is None
+    assert torch.equal(model(pictures), network(pictures))
+
+
 def test_parts_that_are_never_called_are_in_neither_half() -> None:
     model = SplitModel.from_module(Wrapped(), "model.0")
     assert sorted(model.encoder.state_dict()) == ["model.0.bias", "model.0.weight"]
