@@ -56,6 +56,14 @@ def test_a_sweep_is_the_defences_that_one_would_write_out() -> None:
         assert swept.attack_slice(name, "linear") == plain.attack_slice(name, "linear")
 
 
+def test_families_say_which_settings_made_a_member() -> None:
+    families = parse(study(gated=GATED, noise={"over": {"noise_std": [0.1]}})).families()
+    assert families == {
+        "gated": {"gated_lambda2": {"lambda": 2}, "gated_lambda8p5": {"lambda": 8.5}},
+        "noise": {"noise_noise_std0p1": {"noise_std": 0.1}},
+    }
+
+
 def test_a_written_study_is_the_same_study(tmp_path: Path) -> None:
     first = parse(study({"noise": {}}, gated=GATED) | {"results": str(tmp_path)})
     Plan(first).write_config()

@@ -66,9 +66,18 @@ def test_the_released_features_are_those_of_the_targets_with_noise(tasks: dict[s
         assert abs(noise.mean().item()) < 0.005
 
 
-def test_where_the_targets_begin() -> None:
-    """Of 60 images they begin at 54, as in `FIRST`; a part of an image is rounded down."""
-    assert first_target("public_data", 15) == 13
+@pytest.mark.parametrize(
+    ("knowledge", "images", "first"),
+    [
+        ("train_data", 10_000, 0),
+        ("public_data", 10_000, 9_000),
+        ("public_data", 60, 54),
+        ("public_data", 450, 405),
+        ("public_data", 15, 13),
+    ],
+)
+def test_where_the_targets_begin(knowledge: str, images: int, first: int) -> None:
+    assert first_target(knowledge, images) == first
 
 
 @pytest.mark.parametrize("attack", ["decoder", "linear", "mean_image"])

@@ -141,6 +141,14 @@ def test_a_decoders_answer_is_the_start(tmp_path: Path) -> None:
     assert (task.released > 1).any()
 
 
+def test_more_queries_give_a_lower_error(tmp_path: Path) -> None:
+    errors = []
+    for queries in (1, 16):
+        place, channel = tmp_path / str(queries), GaussianNoise(0.2)
+        errors.append(error_of(*attack_task(place, nn.Identity(), channel, queries=queries)))
+    assert errors[1] < 0.25 * errors[0]
+
+
 def test_the_channel_is_modelled_as_it_is(tmp_path: Path) -> None:
     """Against dropout, an attacker who takes zeros for small features does worse."""
     dropout = build("dropout", noise_std=0.03, rate=0.3)

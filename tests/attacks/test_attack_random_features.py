@@ -136,6 +136,14 @@ def test_it_reads_what_no_linear_map_can(tmp_path: Path) -> None:
     assert (found.reconstructions - targets).square().mean() < 0.5 * by_linear
 
 
+def test_a_decoder_that_knows_better_is_believed(tmp_path: Path) -> None:
+    task, targets = make_task(tmp_path, Mixer(), std=0.5, features=16)
+    start = Told(task.held_out.targets(), targets.float())
+    found = random_features(replace(task, start=start))
+    assert found.state["share"] == pytest.approx(1, abs=1e-6)
+    torch.testing.assert_close(found.reconstructions, targets.float())
+
+
 def test_the_share_of_a_mix_by_search() -> None:
     draws = torch.Generator().manual_seed(0)
     truth, first, second = torch.rand(3, 50, generator=draws)

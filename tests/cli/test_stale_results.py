@@ -191,6 +191,27 @@ def test_the_difference_is_named_as_the_study_writes_it(
     assert difference in errors
 
 
+def test_an_attack_that_has_left_the_study_is_not_shown(spoilt: Finished) -> None:
+    """Its score may be that of an earlier classifier."""
+    spoilt.configure(attacks={"mean_image": {}})
+    shown, _ = spoilt.says("show", "noise/seed0")
+    assert "mean_image-train_data" in shown
+    assert "linear-" not in shown
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("publish", "--compare", "--add"), "--compare and --add: give only one of them"),
+        (("track", "--defence", "judge"), "no defence 'judge' in this study"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(
+    finished: Finished, command: tuple[str, ...], told: str
+) -> None:
+    assert told in finished.says(*command, code=2)[1]
+
+
 def test_a_copy_is_told_by_whose_it_is(spoilt: Finished) -> None:
     lay(spoilt.run("noise/seed0"), spoilt.run("strong/seed0"))
     _, errors = spoilt.says("report", code=2)

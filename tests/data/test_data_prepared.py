@@ -81,6 +81,11 @@ def test_no_images_are_refused() -> None:
         from_tensors(torch.rand(2, 3, 8, 8), torch.tensor([0, 1]), every_class=False)
 
 
+def test_a_single_label_for_all_images_is_refused() -> None:
+    with pytest.raises(DataError, match="labels"):
+        from_tensors(torch.rand(4, 3, 8, 8), torch.tensor(1))
+
+
 @pytest.fixture(scope="module")
 def prepared() -> Prepared:
     return prepare(DataConfig(image_size=8, train_limit=200, test_limit=100))

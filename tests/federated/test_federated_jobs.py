@@ -22,6 +22,7 @@ from cemlib.config.load import parse_any
 from cemlib.federated.attacking import _network, scene_of
 from cemlib.federated.drawing import ATTACKED, Draws
 from cemlib.federated.gan import Generator
+from cemlib.federated.inversion.evaluate import run_attacks
 from cemlib.federated.job import read_data, read_pseudo
 from cemlib.federated.setting import network_of
 from cemlib.records.files import FileError, load_tensors, read_json, read_jsonl
@@ -29,7 +30,7 @@ from cemlib.study.federated import attack_folder, attack_job, gans_job, jobs, tr
 from cemlib.study.finished import finished
 from cemlib.study.job import records_below, report_files
 from cemlib.study.plan import Plan
-from cemlib.study.running import rerun_job
+from cemlib.study.running import rerun_job, run_job
 
 
 def written(folder: Path, **changes: Any) -> Path:
@@ -177,6 +178,25 @@ def test_gans_that_diverge_at_once_fail_what_mixes_and_nothing_else(tmp_path, ca
     job = train_job(Plan(load(config)), "both", 0)
     with pytest.raises(FileError, match="the clients' GANs failed: epoch 1"):
         read_pseudo(job, read_data(job))  # as the Flower app does
+
+
+def test_a_lost_attack_is_carried_out_again_alone(copied, monkeypatch):
+    plan, searched = Plan(load(copied)), []
+
+    def noted(net, scene, variant, attacks, **options):
+        searched.extend(attacks)
+        return run_attacks(net, scene, variant, attacks, **options)
+
+    monkeypatch.setattr("cemlib.federated.attacking.run_attacks", noted)
+    job = attack_job(plan, "both", 0)
+    lost = job.parts[-1]
+    scores = next(path for path in lost.outputs if path.suffix == ".parquet")
+    before = scores.read_bytes()
+    for path in lost.outputs:
+        path.unlink()
+    assert {Path(written) for written in run_job(job)} <= {*lost.outputs}
+    assert searched == [lost.of["attack"]]
+    assert scores.read_bytes() == before
 
 
 def test_a_damaged_generator_is_refused_by_name(copied, capsys):

@@ -35,6 +35,7 @@ from cemlib.federated.inversion.cosine import cosine_objective
 from cemlib.federated.inversion.gradients import (
     Gradients,
     Shared,
+    absolute_variation,
     cosine_distance,
     gradient_function,
     squared_distance,
@@ -103,6 +104,15 @@ def test_zeros_show_the_mask_of_a_single_step_only() -> None:
         zeros.append((estimated_mask(shared.gradients) == 0).float().mean().item())
     assert zeros[0] == 0.5
     assert zeros[1] < 0.4
+
+
+def test_distances_by_hand() -> None:
+    ours = {"a": torch.tensor([[3.0, 0.0], [1.0, 1.0]]), "b": torch.tensor([[0.0], [1.0]])}
+    theirs = {"a": torch.tensor([[0.0, 4.0], [2.0, 2.0]]), "b": torch.tensor([[0.0], [2.0]])}
+    assert squared_distance(ours, theirs).tolist() == [25, 3]
+    assert cosine_distance(ours, theirs).tolist() == pytest.approx([1, 0], abs=1e-6)
+    image = torch.tensor([[0.0, 1.0], [0.0, 3.0]]).view(1, 1, 1, 2, 2)
+    assert absolute_variation(image).tolist() == [(0 + 2) / 2 + (1 + 3) / 2]
 
 
 def test_the_angle_is_that_of_gradients_of_any_length() -> None:

@@ -123,6 +123,10 @@ class Gaussians:
     def value(self, y: Tensor) -> Tensor:
         return self.over_classes(y, lambda c: self.at(c) + self.change(c))
 
+    def exact(self, y: Tensor) -> Tensor:
+        """The bound itself at the running covariances."""
+        return self.over_classes(y, lambda c: log_det(self.moments(c)[1], self.shrinkage))
+
     def gradient(self, z: Tensor, y: Tensor) -> Tensor:
         pulls = [
             self.pull(label) @ (row - self.moments(label)[0])

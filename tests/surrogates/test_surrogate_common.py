@@ -208,6 +208,16 @@ def test_normalised_features_are_pulled_to_their_class_centre(name, shape):
     assert min(outward(surrogate, x, y, smallest=2 if name == "gated" else 3)) > 0
 
 
+@pytest.mark.parametrize("name", NORMALISING)
+def test_with_layernorm_the_scale_of_features_is_not_seen(name):
+    z, y, num_classes = batch("unequal")
+    z = 1e3 * z.double()  # large beside LayerNorm's eps of 1e-5
+    surrogate = built(name, num_classes, z.shape[1]).double()
+    value = of_seed(surrogate, z, y).item()
+    for scale in (0.1, 10):
+        assert of_seed(surrogate, scale * z, y).item() == pytest.approx(value, rel=1e-6)
+
+
 @pytest.mark.parametrize("name", ["slot", "parallel", "shortcut"])
 def test_the_slots_noise_is_of_their_own_generator(name):
     """Fresh in every step, other for other seeds, and no part of the global stream."""

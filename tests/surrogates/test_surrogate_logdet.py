@@ -64,6 +64,16 @@ def test_after_forgetting_the_moments_are_those_of_the_next_batch(momentum):
     assert torch.allclose(used.covariances, fresh.covariances, rtol=1e-12)
 
 
+def test_reseeding_refreshes_at_the_next_step():
+    surrogate, reference = pair(refresh=100)
+    for z, y in batches():
+        surrogate.reseed(0)
+        value = surrogate(z.double(), y)
+        reference.see(z, y)
+        assert float(value) == pytest.approx(float(reference.exact(y)), rel=1e-12)
+        assert surrogate.log()["stale"] == 0
+
+
 @pytest.mark.parametrize("name", ["logdet", "task_aware", "image_aware"])
 def test_checkpoints_hold_the_moments_only(name):
     """A metric and its factors come anew with every epoch."""

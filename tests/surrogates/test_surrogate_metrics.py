@@ -133,6 +133,25 @@ def test_a_new_metric_acts_from_the_next_factorisation_on(name):
         assert_step(surrogate, reference, z, y, 1e-9)
 
 
+def test_what_shows_nothing_is_not_pulled():
+    """Pixels that follow two of six features: the other four keep their spread, whatever it is.
+
+    Two samples of one class per axis, far from the mean in proportion to the axis's number.
+    """
+    g = torch.zeros(DIM, DIM)
+    g[1, 1], g[4, 4] = 3.0, 1.0
+    surrogate = built("image_aware", 1, DIM, share=1.0)
+    surrogate.learn(g)
+    reach = torch.diag(0.1 * torch.arange(1, DIM + 1)).double()
+    z, y = torch.cat([reach, -reach]), torch.zeros(2 * DIM, dtype=torch.long)
+    gradient = answer(surrogate, z, y)[1]
+    assert (gradient[:, [0, 2, 3, 5]] == 0).all()
+    # Per distance from the mean, as strong as the squared change of the pixels.
+    strengths = gradient.diagonal() / z[:DIM].diagonal()
+    assert float(strengths[1] / strengths[4]) == pytest.approx(3.0)
+    assert strengths[1] > 0
+
+
 def test_notes_of_task_aware():
     surrogate, reference = pair("task_aware", refresh=100)
     for z, y in batches(torch.float64):

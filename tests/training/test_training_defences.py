@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_study import CPU, RAW, blob_data, tiny_trainer, trained
+from tiny_study import CPU, RAW, blob_data, tiny_plan, tiny_trainer, trained
+from torch import nn
 from torch.nn import functional as F
 
 from cemlib.config import ConfigError, parse
@@ -114,6 +115,17 @@ def test_a_surrogate_measures_against_all_the_noise() -> None:
     study = parse(RAW | {"defences": {"private": private}})
     surrogate = new_trainer(study, "private", 0, blob_data()).surrogate
     assert surrogate.noise_std == pytest.approx(math.hypot(math.sqrt(2) * 2 / 5, 0.3))
+
+
+@pytest.mark.parametrize("share", [None, 0.2])
+def test_a_studys_dropout_reaches_the_network(tmp_path: Path, share: float | None) -> None:
+    study = tiny_plan(tmp_path).study
+    if share is not None:
+        model = study.model.model_copy(update={"dropout": share})
+        study = study.model_copy(update={"model": model})
+    trainer = new_trainer(study, "noise", 0, blob_data())
+    found = [m.p for m in trainer.deployed.model.modules() if isinstance(m, nn.Dropout)]
+    assert found == [0.5 if share is None else share]
 
 
 @pytest.mark.parametrize(
