@@ -1,8 +1,8 @@
 """Mask the gradient of the fully connected layer: the second perturbation.
 
 The gradient of the layer's weights, `delta^T F`, reveals its input features F (B, l), and these the
-image. To first order, zeroing F_i moves the inferred image by |F_i| / ||dF_i/dx||, so masking the
-features with the *smallest* scores ||dF_i/dx|| / |F_i| hides most.
+image. To first order, zeroing F_i moves the reconstructed image by |F_i| / ||dF_i/dx||, so masking
+the features with the *smallest* scores ||dF_i/dx|| / |F_i| hides most.
 
 Sun, Li, Wang, Yang, Li and Chen, "Soteria: provable defense against privacy leakage in federated
 learning from representation perspective", CVPR 2021, prune the features with the largest

@@ -35,7 +35,7 @@ _TABLE_COLUMNS = (
     *("train_seconds", "attack_seconds", "train_peak_memory_mb", "attack_peak_memory_mb"),
     *(*CODE, "folder"),
 )
-_MARGIN = 0.1  # margin, relative to the share or to the rest, whichever is smaller
+_MARGIN = 0.1  # relative to the share or to the rest, whichever is smaller
 _COSTS = {
     "wall_seconds_run": "train_seconds",
     "wall_seconds": "attack_seconds",
