@@ -11,7 +11,7 @@ if g has the least squared error for Gaussian noise of standard deviation t, the
 times the gradient of log p_t(x), the density of images with such noise (Miyasawa, "An empirical
 Bayes estimator of the mean of a normal population", Bulletin of the International Statistical
 Institute 38, 1961). Let the mean release of d features have Gaussian noise of standard deviation s.
-With the weight 2 P s^2 / (d t^2), the sum of this and of the gradient of the mean squared misfit is
+With the weight 2 P s^2 / (d t^2), the term above plus the gradient of the mean squared misfit is
 the gradient of the negative log posterior of images of density p_t, up to a factor.
 
 g is the network of the attack `decoder`, which sees images with noise in place of releases.
@@ -99,7 +99,7 @@ def posterior_weight(task: Task, noise_std: float) -> float:
 
 
 def prior(images: Tensor, denoise: nn.Module) -> Tensor:
-    """Return (N,), whose gradient in the images x (N, C, H, W) is (x - g(x)) / P."""
+    """Return values (N,) whose gradient in the images x (N, C, H, W) is (x - g(x)) / P."""
     with torch.no_grad():
         noise = images - denoise(images)
     means: Tensor = (images * noise).flatten(1).mean(1)

@@ -9,8 +9,8 @@ attack, so that its answers look like images and stay near the right ones:
     penalty  =  mean (|d D(m) / d m| - 1)^2,   m on the line between an image x and its G(z~)
 
 with n = `critic_steps`, counted across epochs, and Adam(0.5, 0.999) at constant rates for both. The
-critic sees images only, not features, and has no batch normalisation, so it scores each by itself.
-The MSE is not minimised, and may rise a little.
+critic sees images only, not features, and scores each image by itself, since it has no batch
+normalisation. The MSE is not minimised, and may rise a little.
 """
 
 import copy

@@ -46,8 +46,8 @@ class Batch:
 class Training:
     """A decoder in training; subclasses implement `step`.
 
-    `parts` are the trained modules and optimisers, by their names in the checkpoint, and
-    `generators` those that a step draws from, by the names of their random streams. `history` has a
+    `parts` are the trained modules and optimisers, by their names in the checkpoint. `generators`
+    are the random generators that a step draws from, by the names of their streams. `history` has a
     row for every finished epoch, of `steps` steps.
     """
 
@@ -66,7 +66,7 @@ class Training:
         )
 
     def rate(self, count: int) -> float:
-        """Return the rate of step `count` (from 1), constant or a cosine to `final_lr`."""
+        """Return the learning rate of step `count`, from 1: constant, or a cosine to `final_lr`."""
         first, epochs = self.options["lr"], self.options["epochs"]
         last: float = self.options.get("final_lr", first)
         done = (count - 1) // self.steps / max(1, epochs - 1)

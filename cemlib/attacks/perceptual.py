@@ -120,8 +120,8 @@ def distance(ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
 def vgg16(path: Path, side: int) -> nn.Module:
     """Load VGG16, for images in [0, 1], up to its last pool that images of this side can pass.
 
-    The file holds its weights as torchvision publishes them, of which only those of `features` are
-    read; `side` is the shorter side of the images.
+    The file at `path` holds the weights as torchvision publishes them, of which only those of
+    `features` are read; `side` is the shorter side of the images.
 
     Raises:
         FileError: if the file is missing, or holds no such weights.

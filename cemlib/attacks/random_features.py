@@ -40,7 +40,8 @@ SMALLEST = 1e-9  # least eigenvalue of the features' covariance; smaller ones ar
 class Features:
     """The map phi from releases (N, c, h, w) to features (N, D + M).
 
-    `inputs` maps releases to (N, D), with an estimate of a sparse coding's input for its output.
+    `inputs` maps releases to (N, D), with an estimate of a sparse coding's input in place of its
+    output.
     `mean` and `std` (D,) are m and s (1 where all releases are the same), `projection` (D, M) and
     `shift` (M,) are P and q.
     """

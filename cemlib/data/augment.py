@@ -22,7 +22,7 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True)
 class Augment:
-    """Crop from the zero-padded image, mirror and rotate, in the order of the published protocol.
+    """Crops of the zero-padded image, mirror images and rotations, in the published order.
 
     Only the rotation resamples pixels.
     """

@@ -158,7 +158,9 @@ def _check_class_sizes(classes: tuple[str, ...], parts: dict[str, Split], at_lea
 
 
 def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation (1/n) per channel of uint8 images, on the scale [0, 1].
+    """Return mean and standard deviation per channel of uint8 images (N, C, H, W), over all pixels.
+
+    They are on the scale [0, 1], and the deviation is divided by n.
 
     Raises:
         DataError: if a channel is constant, which no encoder could normalise.

@@ -110,12 +110,13 @@ def audit(
     """Reconstruct images from what a trained network releases at a cut.
 
     The attacker knows the network and its channel, and sees one release of each attacked image,
-    unless its section has `queries`. With `train_data` it attacks `test_images`, or a quarter of
-    `images`, with the same share of every class. It trains on the rest of `images`, of which it
-    holds out a tenth; so these should be the network's training images. With `public_data` it has
-    nine tenths of the images that `train_data` attacks, holds out a tenth of them, and attacks the
-    last tenth. The split depends on the labels alone, so the images attacked after `cemlib.defend`
-    are those that it did not train on. torch's global random state is changed.
+    or the mean of several if the attack has `queries`. With `train_data` it attacks `test_images`,
+    or a quarter of `images`, with the same share of every class. It trains on the rest of `images`,
+    of which it holds out a tenth; so these should be the network's training images. With
+    `public_data` it has nine tenths of the images that `train_data` attacks, holds out a tenth of
+    them, and attacks the last tenth. The split depends on the labels alone, so the images attacked
+    after `cemlib.defend` are those that it did not train on. torch's global random state is
+    changed.
 
     Args:
         model: Maps images (B, C, H, W) in [0, 1] to logits; a `cemlib.models.split.SplitModel` if

@@ -7,7 +7,7 @@ the features with the *smallest* scores ||dF_i/dx|| / |F_i| hides most.
 Sun, Li, Wang, Yang, Li and Chen, "Soteria: provable defense against privacy leakage in federated
 learning from representation perspective", CVPR 2021, prune the features with the largest
 ||F_i (dF_i/dx)^-1||, which their code takes to be the smallest ||dF_i/dx|| / F_i: for one image,
-the order is the same. They mask every output's row of the gradient, here those of `beta` outputs.
+the order is the same. They mask every output's row of the gradient, and we those of `beta` outputs.
 """
 
 import math

@@ -29,7 +29,8 @@ _LARGEST = math.log(sys.float_info.max)  # above it, the exponential overflows
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """Return the noise's standard deviation, `sensitivity sqrt(2 ln(1.25 / delta)) / epsilon`.
 
-    It is that of the classical Gaussian mechanism; `gaussian_epsilon` is exact for any noise.
+    It is that of the classical Gaussian mechanism, whose theorem holds for epsilon below 1;
+    `gaussian_epsilon` is exact for any noise.
 
     Example:
         >>> round(gaussian_sigma(1.2, 1e-5), 4)

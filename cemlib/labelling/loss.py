@@ -72,6 +72,9 @@ def _products(polynomials: Tensor) -> Tensor:
 
 
 def information_entropy_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Return the mean weighted cross-entropy (...) of logits (..., B, k), the rest (..., B)."""
+    """Return the mean weighted cross-entropy (...) of a batch, for several networks at once.
+
+    Logits are (..., B, k), labels (class indices) and weights in [0, 1] (..., B).
+    """
     single = cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none")
     return (weights * single.view_as(weights)).mean(dim=-1)

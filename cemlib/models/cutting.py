@@ -10,7 +10,7 @@ need not be traceable. The halves hold the network's own submodules under their 
 copies.
 
 It assumes that the traced forward passes do the same for every input: a decision by a value or a
-size is made once, for training and for evaluation mode. They must change no buffer, and use
+size is made once in training and once in evaluation mode. They must change no buffer, and use
 augmented assignments, such as h += 1, only where no other name stands for the old value: these are
 traced as h = h + 1.
 """

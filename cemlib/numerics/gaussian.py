@@ -4,7 +4,7 @@ import math
 
 
 def gaussian_delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> float:
-    """Return the smallest delta that holds at a given epsilon, for the l2 sensitivity s.
+    """Return the smallest delta of Gaussian noise at a given epsilon, for the l2 sensitivity s.
 
     `Phi(s / 2 sigma - epsilon sigma / s) - e^epsilon Phi(-s / 2 sigma - epsilon sigma / s)`, the
     second term by logarithms, because its factors overflow and underflow. Source: Balle and Wang,

@@ -41,8 +41,8 @@ def leakage_bound(z: Tensor, y: Tensor, noise_std: float) -> float:
 def leakage_estimate(z: Tensor, y: Tensor, noise_std: float) -> float:
     """Estimate L_C, in nats, of the population of clean features z (N, D) with classes y (N,).
 
-    This is the `leakage_nats` of all tables. It is infinite without noise, or if squares of
-    z / noise_std overflow.
+    The release adds Gaussian noise of standard deviation ``noise_std``. The estimate is the
+    `leakage_nats` of all tables, infinite without noise, or if squares of z / noise_std overflow.
 
     Raises:
         ValueError: if shapes or types do not fit, ``z`` is empty or not finite, or ``noise_std`` is

@@ -16,7 +16,7 @@ class Sums:
         self._totals: Tensor | None = None  # the weights' sum comes last
 
     def add(self, values: Mapping[str, Tensor], weight: float = 1.0) -> Tensor:
-        """Add scalars, and return them unweighted in a vector.
+        """Add scalars times a weight, and return them in a vector, without the weight.
 
         Raises:
             ValueError: if they have other names than those that were added before.

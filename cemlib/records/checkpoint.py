@@ -133,9 +133,9 @@ class Learner(Protocol):
 
 @dataclass
 class Resumed:
-    """Train a learner to its end, from its checkpoint if there is one.
+    """The training of a learner to its end, from its checkpoint if there is one.
 
-    The `start` is that of the job by `time.perf_counter`, minus the time of killed jobs.
+    `start` is when the job began, by `time.perf_counter`, minus the time of killed jobs.
     """
 
     learner: Learner

@@ -80,7 +80,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_record(path: Path, keys: Iterable[str]) -> dict[str, Any]:
-    """Read a JSON object; raise FileError if it is missing, not one, or lacks one of the keys."""
+    """Read a JSON object; raise FileError if there is none, or if it lacks one of the keys."""
     return parse_record(path, _read(path), keys)
 
 

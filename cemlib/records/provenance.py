@@ -52,8 +52,8 @@ _WRITTEN = ("results", "docs", "README.md", "CHANGELOG.md", "config/README.md") 
 def source_files(*entries: str, **members: str | None) -> tuple[Path, ...]:
     """Return the source files that decide a job's result, sorted; cached, as jobs share them.
 
-    The job starts from the modules `entries`, such as `cemlib.training.job`, and uses one of the
-    `members` of a plug-in package, such as `surrogates="gated"`.
+    The job starts from the modules `entries`, such as `cemlib.training.job`. `members` name the one
+    that it uses of each plug-in package, such as `surrogates="gated"`.
     """
     chosen = (_member(kind, name) for kind, name in members.items() if name is not None)
     waiting, seen = [*entries, *chosen], dict[str, Path]()

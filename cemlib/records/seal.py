@@ -1,7 +1,7 @@
 """Checksums of results, in the record that a job writes last.
 
 A flipped bit in a weight or a score would change a number without any error. So every reader of a
-result compares its files with them.
+result compares its files with the checksums.
 """
 
 import hashlib

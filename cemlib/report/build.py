@@ -34,7 +34,7 @@ class Results:
     """The results of a study, from which its tables and figures are made.
 
     Attributes:
-        runs: as `cemlib.report.tables.collect` returns them, and so ``attacks``, perhaps empty.
+        runs, attacks: as `cemlib.report.tables.collect` returns them; attacks may be empty.
         defences: all defences, in the order of the study.
         reference: the defence that others are compared with (see `comparisons_table`).
         surrogates: the defences whose training has a surrogate.

@@ -132,8 +132,8 @@ def targets(points: pd.DataFrame, sweeps: Sweeps) -> list[float]:
 def equally_accurate(names: Sequence[str], points: pd.DataFrame, sweeps: Sweeps) -> list[str]:
     """Return the names of defences, but of each sweep only one, at about the same accuracy.
 
-    It is the efficient one whose mean is nearest to the last of the `targets`; if there are none,
-    all names are returned. The points must have one knowledge.
+    It is the efficient one whose mean accuracy is nearest to the last of the `targets`; if there
+    are none, all names are returned. The points must have one knowledge.
     """
     if not (compared := targets(points, sweeps)):
         return [*names]

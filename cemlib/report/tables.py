@@ -127,7 +127,8 @@ def runs_table(
 def read_runs(table: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the runs and the attacks of a published ``runs.csv``, as `collect` returns them.
 
-    Columns that an earlier version did not write are NaN. Its relative folders need not exist.
+    Columns that an earlier version did not write are NaN. The folders that the table names
+    need not exist.
     """
     # A defence may be called `inf`, `None` or `NA`, which pandas would read otherwise.
     texts = dict.fromkeys(("experiment", "defence", "attack", "reason", *CODE), str)
@@ -155,8 +156,9 @@ def summary_table(
         chance (see `at_chance`), ``n_unconverged`` rest on an attack that had not converged, and
         ``n_unconverged_recon`` do so for recon_top1. ``n_images`` is the number of images that the
         attack's scores are of, ``leakage_images`` that of leakage_nats, the smallest of any run.
-        Means and 95 % t intervals are over the results that did not fail; top1 and leakage_nats are
-        the same in each row of a defence. ``strongest`` names the attacks of a worst case.
+        The means and 95 % t intervals ``<score>_mean``, ``<score>_ci_low``, ``<score>_ci_high`` are
+        over the results that did not fail; top1 and leakage_nats are the same in each row of a
+        defence. ``strongest`` names the attacks of a worst case.
 
     Raises:
         ValueError: if there is no attack.

@@ -1,9 +1,9 @@
 """Find the strength that reaches an accuracy: a bracket in log-strength, then Brent's method.
 
 Source: Brent, "Algorithms for minimization without derivatives", 1973, chapter 4, as implemented in
-scipy. The function is set to 0 within the tolerance, so that the root finder stops there. Accuracy
-is assumed to fall with the strength; if noise makes it rise in places, the search finds one of the
-crossings of the target, and still ends.
+scipy. Accuracy minus target counts as 0 within the tolerance, so that the root finder stops there.
+Accuracy is assumed to fall with the strength; if noise makes it rise in places, the search finds
+one of the crossings of the target, and still ends.
 """
 
 import math

@@ -5,7 +5,7 @@ inputs. They are compared before a job runs and before a number is shown.
 
 The record of an attack lacks the checksum of weights that its settings name, and tables and figures
 have no record. These must be newer than what they read: if a result folder is copied without its
-times (unlike `cp -p`, `rsync -a`, `tar`), they may be made again, with the same numbers.
+times (`cp -p`, `rsync -a` and `tar` keep them), they may be made again, with the same numbers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ def differences(job: AnyJob | None, path: Path, known: Known) -> list[str]:
 
 
 def mismatches(owned: Mapping[Path, AnyJob | None]) -> Iterator[str]:
-    """Yield a line for each of `differences` of existing records; FileError if one is damaged."""
+    """Yield a line for each difference of existing records; raise FileError if one is damaged."""
     known, found = Known(), dict[str, list[Path]]()
     for record, job in owned.items():
         for difference in differences(job, record, known) if record.is_file() else ():

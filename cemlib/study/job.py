@@ -236,7 +236,7 @@ def run_module(module: str, job: AnyJob) -> Iterable[Path | str]:
 
 
 def find_device(name: str) -> "torch.device":
-    """Return the device; `auto` is a GPU if there is one. Raise ConfigError if `cuda` is not."""
+    """Return the device, for `auto` a GPU if any; raise ConfigError for `cuda` without a GPU."""
     import torch
 
     usable = torch.cuda.is_available()

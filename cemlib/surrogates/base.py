@@ -203,7 +203,10 @@ class Fitted(Surrogate):
         self.register_buffer("num_train", torch.tensor(0))
 
     def blend(self, members: Tensor, weights: Tensor) -> Tensor:
-        """Return the weight of a batch's variance, a = 10 n / (pi N / C), or 0.99 where a >= 1."""
+        """Return the weight of a batch's variance, a = 10 n / (pi N / C), or 0.99 where a >= 1.
+
+        n are the members of each cluster in the batch, and pi the stored weights, of one shape.
+        """
         class_size = self.num_train.to(torch.float64) / self.num_classes
         wanted, stored = BLEND * members, weights * class_size
         return torch.where(wanted < stored, wanted / stored, LARGEST_BLEND)

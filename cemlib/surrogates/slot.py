@@ -186,7 +186,7 @@ class SlotAttention(Surrogate):
         }
 
     def spread(self, z: Tensor, y: Tensor) -> tuple[Moments, Groups, dict[str, Tensor]]:
-        """Return weights w_k (R, S), moments (R, S, D) each, the classes of rows, and scalars.
+        """Return weights w_k (R, S), means and variances (R, S, D), the rows' classes, and scalars.
 
         The weights are 0 in unused rows, and the variances have no floor.
         """

@@ -27,6 +27,8 @@ CHANNELS: dict[str, type[Channel]] = {
 def build(name: str, *, noise_std: float, **options: Any) -> Channel:
     """Build a channel of `CHANNELS`, with options of its section of the configuration.
 
+    `noise_std` is the standard deviation of the Gaussian noise that every channel adds.
+
     Raises:
         ConfigError: if the name or an option is unknown, or a value is out of range.
 

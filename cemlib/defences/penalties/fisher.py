@@ -20,7 +20,7 @@ mean was tried in place of the mean: its pull grows without limit as the informa
 features overflowed in the first epoch.
 
 How it fails: a decoder is biased towards the images it knows, and does better than the bound for
-unbiased attackers. It is also local: how far apart the releases of two different images lie is not
+unbiased attackers. The bound is also local: how far apart the releases of two images lie is not
 limited. A training step differentiates the encoder twice: a training of the study `map/fisher` took
 nearly five times as long as without.
 """

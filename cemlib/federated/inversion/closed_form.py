@@ -3,7 +3,7 @@
 With cross-entropy, the gradient of output c's bias is the mean over the batch of p_c - [y = c]: for
 one image it is negative for the true class and for no other. The gradient of the weight is the
 outer product of the bias's and the layer's input F, so that F_i = dW_ci / db_c for every output c
-where it was not pruned (in a batch, the ratio is a mixture). The least-squares estimate of F_i is
+whose dW_ci was not pruned (in a batch, a mixture). The least-squares estimate of F_i is
 
     F_i = sum_c h_ci dW_ci db_c / sum_c h_ci db_c^2,        h: 1 where the entry is trusted
 

@@ -10,7 +10,8 @@ orders of magnitude lower than signed Adam.
 
 The attack is meant for trained networks, where matching gradients alone, from random numbers,
 fails: the gradient of an image that is classified well is small, and far from the image the
-distance has no slope towards it. That of features has one everywhere, and the mean image is near.
+distance has no slope towards it. The distance of features has a slope everywhere, and the mean
+image is near.
 
 The parts are from Geiping et al., NeurIPS 2020, and Balunovic et al., ICLR 2022; their sum is ours.
 """

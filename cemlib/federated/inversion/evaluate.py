@@ -41,8 +41,9 @@ def run_attacks(
 ) -> dict[str, Finding]:
     """Attack what the server sees of each image under a defence; return the findings by attack.
 
-    Attacks that differ only in what they know of an absent defence share one search. A gradient or
-    update is of `batch` images, an update of `steps` steps of rate `lr` on batch / steps of them.
+    Attacks that differ only in what they know of an absent defence share one search. Each gradient
+    or update is of `batch` images; an update has `steps` local steps of rate `lr`, each on
+    batch / steps of these images.
     """
     shared = shared_gradients(net, scene, variant, batch, seed, steps, lr)
     searched: dict[AnyInversion, Reconstruction] = {}
