@@ -34,7 +34,8 @@ class Results:
     """The results of a study, from which its tables and figures are made.
 
     Attributes:
-        runs, attacks: as `cemlib.report.tables.collect` returns them; attacks may be empty.
+        runs: as `cemlib.report.tables.collect` returns them.
+        attacks: from the same call; may be empty.
         defences: all defences, in the order of the study.
         reference: the defence that others are compared with (see `comparisons_table`).
         surrogates: the defences whose training has a surrogate.
