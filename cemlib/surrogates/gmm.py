@@ -32,7 +32,7 @@ from torch import Tensor
 
 from cemlib.config import surrogates as config
 from cemlib.surrogates.base import Fitted, Sizes, needs_noise
-from cemlib.surrogates.mixture import RIDGE, SMALLEST_MASS, Mixtures, fit_mixtures
+from cemlib.surrogates.mixture import RIDGE, SMALLEST_MASS, fit_mixtures
 from cemlib.surrogates.tiles import own_product, tile
 
 
@@ -67,7 +67,7 @@ class GaussianMixture(Fitted):
             self.register_buffer("axes", torch.eye(self.dim).repeat(*self.weights.shape, 1, 1))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs the share of components reached, and their mean variance."""
+        """Return the penalty; logs shares of components (`empty`: of weight 0) and their variance."""
         coordinates = self._coordinates(z.to(self.means), y)
         squares = coordinates.square()
         shares = self._shares(squares.detach(), y)
@@ -134,22 +134,14 @@ class GaussianMixture(Fitted):
             "active": reached.any(),
             "reached": reached.sum() / used.sum().clamp_min(1),
             "variance": (reached * spread).sum() / reached.sum().clamp_min(1),
+            "empty": 1 - used.to(spread).mean(),
         }
 
     def _fit(self, z: Tensor, y: Tensor, generator: torch.Generator) -> None:
-        last = Mixtures(self.means, self.weights, self._covariances())
-        new = fit_mixtures(z, y, last, generator)
+        full = self.covariance == "full"
+        new = fit_mixtures(z, y, self.means, self.weights, generator, full=full)
         self.class_shares.copy_(torch.bincount(y, minlength=self.num_classes) / len(y))
         self.load_statistics(new.means, new.weights, new.covariances)
-
-    def _covariances(self) -> Tensor:
-        """Return stored diagonals (C, K, D) or covariances (C, K, D, D), positive definite."""
-        variances = self.variances.clamp_min(RIDGE)
-        if self.covariance == "diagonal":
-            return variances
-        # Here and below, one class at a time saves memory.
-        each = zip(self.axes, variances.unsqueeze(-2), strict=True)
-        return torch.stack([(axes * spread) @ axes.to(spread).mT for axes, spread in each])
 
     @torch.no_grad()
     def load_statistics(self, means: Tensor, weights: Tensor, variances: Tensor) -> None:

@@ -7,8 +7,10 @@ Source: Dempster, Laird and Rubin, "Maximum Likelihood from Incomplete Data via 
     n_k = sum_i r_ik,   w_k = n_k / N_c,   mu_k = sum_i r_ik x_i / n_k
     Sigma_k = sum_i r_ik (x_i - mu_k)(x_i - mu_k)^T / n_k + 1e-6 I, or its diagonal
 
-A class stops when its mean log-likelihood gains less than 1e-3 in a step. A class without a mixture
-starts from the hard assignment to its K-means clusters.
+A class stops when its mean log-likelihood gains less than 1e-3 in a step. Every fit starts from the
+hard assignment to K-means clusters, which continue from the last means. (Started from the last
+mixture, which features of many dimensions have left by the next epoch, nearly all of a class would
+join its widest component, and EM does not bring the others back.)
 
 Everything is computed in float64: with far components and variances near 1e-6, the products in the
 squared distances reach 1e8, of which float32 keeps no digit below 1.
@@ -16,7 +18,7 @@ squared distances reach 1e8, of which float32 keeps no digit below 1.
 Memory: classes are processed in blocks of at most `BLOCK` padded values, or of one class if that is
 larger. With full covariances a class has K D^2 more values. Beyond input and result, at most eight
 blocks exist at a time (8 x 32 MiB, or eight times the largest class), and before that the memory of
-K-means, if a class has no mixture yet.
+K-means.
 """
 
 import math
@@ -36,7 +38,7 @@ SMALLEST_MASS = 1e-10  # sum of responsibilities below which a component is empt
 
 
 class Mixtures(NamedTuple):
-    """K Gaussians for each of C classes; all weights of a class are 0 before its first fit."""
+    """K Gaussians for each of C classes."""
 
     means: Tensor  # (C, K, D)
     weights: Tensor  # (C, K) each row sums to 1 or is all 0
@@ -52,44 +54,42 @@ def _like(chosen: Tensor, values: Tensor) -> Tensor:
     return chosen.view(*chosen.shape, *[1] * (values.ndim - chosen.ndim))
 
 
-def fit_mixtures(z: Tensor, y: Tensor, previous: Mixtures, generator: torch.Generator) -> Mixtures:
+def fit_mixtures(
+    z: Tensor,
+    y: Tensor,
+    means: Tensor,
+    weights: Tensor,
+    generator: torch.Generator,
+    *,
+    full: bool = False,
+) -> Mixtures:
     """Fit a mixture to the features (N, D) of every class, with labels (N,) in [0, C).
 
-    A class starts from its previous mixture, or from K-means with the CPU generator if it has none.
-    The previous covariances, float64 and positive definite, are full or diagonal, and so are the
-    new ones. A class without samples gets weight 0 and keeps the rest. The result does not depend
-    on `BLOCK`.
+    K-means starts from the last fit's means (C, K, D), or from k-means++ with the CPU generator if
+    a class's weights (C, K) are all 0. A component without samples gets weight 0, keeps its mean,
+    and may win samples in a later fit. The result does not depend on `BLOCK`.
     """
-    fresh = previous.weights.sum(1) == 0
-    start = previous._replace(means=_starts(z, y, previous, fresh, generator))
-    fitted = Mixtures(*(torch.empty_like(values) for values in start))
-    more, count = previous.covariances[0].numel(), len(previous.means)
-    for ids, held, sizes in class_blocks(y, count, BLOCK, width=z.shape[1], more=more):
+    clusters = fit_clusters(z, y, means.to(z), weights.to(z), generator)
+    centroids = clusters.means.to(torch.float64)
+    identity = torch.eye(z.shape[1]).to(centroids) if full else centroids.new_ones(z.shape[1])
+    covariances = identity.expand(*weights.shape, *identity.shape)
+    empty = Mixtures(centroids, torch.zeros_like(centroids[..., 0]), covariances)
+    fitted = Mixtures(*(values.new_empty(values.shape) for values in empty))
+    more = covariances[0].numel()
+    for ids, held, sizes in class_blocks(y, len(means), BLOCK, width=z.shape[1], more=more):
         x = z[held].to(torch.float64)
-        own = Mixtures(*(values[ids] for values in start))
-        new = _fit_block(x, sizes, own, fresh[ids])
+        new = _fit_block(x, sizes, Mixtures(*(values[ids] for values in empty)))
         for kept, found in zip(fitted, new, strict=True):
             kept[ids] = found
     return fitted
 
 
-def _starts(
-    z: Tensor, y: Tensor, previous: Mixtures, fresh: Tensor, generator: torch.Generator
-) -> Tensor:
-    """Return the previous means, or K-means centroids for classes without a mixture."""
-    if not bool(fresh[y].any()):
-        return previous.means
-    found = fit_clusters(z, y, previous.means.to(z), previous.weights.to(z), generator)
-    return torch.where(_like(fresh, previous.means), found.means.to(torch.float64), previous.means)
-
-
-def _fit_block(x: Tensor, sizes: Tensor, start: Mixtures, fresh: Tensor) -> Mixtures:
+def _fit_block(x: Tensor, sizes: Tensor, empty: Mixtures) -> Mixtures:
     """Fit mixtures to a rectangle x (c, M, D) of classes, which is overwritten."""
     mask, centre = centre_(x, sizes)
-    samples = (FullSamples if start.covariances.ndim == 4 else DiagonalSamples)(x)
-    mixture = start._replace(means=start.means - centre)
-    hard = _m_step(samples, assignments(x, mask, mixture.means), mixture)
-    mixture = _run_em(samples, mask, hard.where(fresh, mixture))
+    samples = (FullSamples if empty.covariances.ndim == 4 else DiagonalSamples)(x)
+    start = empty._replace(means=empty.means - centre)
+    mixture = _run_em(samples, mask, _m_step(samples, assignments(x, mask, start.means), start))
     return mixture._replace(means=mixture.means + centre)
 
 
