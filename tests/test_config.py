@@ -2,6 +2,7 @@
 
 import copy
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -81,6 +82,8 @@ def changed(changes: str) -> dict[str, Any]:
             f"{SURROGATE}={{name: clustering, form: batch, gamma: 0.5}}",
             [f"{SURROGATE}: ", "gamma is 0.5; form 'batch' allows only 0.01"],
         ),
+        (f"{SURROGATE}={{name: clustering, gate: linear, gamma: 0.5}}", ["gamma has no effect"]),
+        ("train={momentum: 0, nesterov: true}", ["train: nesterov has no effect"]),
         ("experiment=published", ["experiment: ", "'published' is the name of a folder"]),
         ("defences.attacks={}", ["defences.attacks", "'attacks' is the name of a folder"]),
         ("reference=nothing", ["reference", "'nothing' is not among"]),
@@ -99,6 +102,8 @@ def changed(changes: str) -> dict[str, Any]:
             ["attacks.gan.queries: 4, but the decoder ", "(decoder) was trained on 1"],
         ),
         ("attacks.worst_case_4={kind: linear}", ["worst_case_4", "choose another"]),
+        ("attacks.ceiling={kind: mean_image}", ["attacks.ceiling: ", "call that one mean_image"]),
+        ("attacks.mean_image={kind: linear}", ["attacks.mean_image: ", "and no other"]),
         *(
             (f"attacks={{{attacks}}}", ["attacks.gan.start: '", "' is not an attack listed"])
             for attacks in (
@@ -132,6 +137,11 @@ def test_a_defence_may_have_a_network_and_a_training_of_its_own() -> None:
     )
     alone = parse(VALID | {"defences": {"other": {}}} | own)
     assert study.train_slice("other") == alone.train_slice("other")
+
+
+def test_a_section_may_be_any_mapping() -> None:
+    frozen = {"noise": MappingProxyType({"noise_std": 0.1})}
+    assert parse(VALID | {"defences": MappingProxyType(frozen)}).defences["noise"].noise_std == 0.1
 
 
 def test_the_judge_deploys_its_last_epoch() -> None:

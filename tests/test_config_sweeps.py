@@ -74,6 +74,17 @@ def test_a_written_study_is_the_same_study(tmp_path: Path) -> None:
     assert again.report_slice() == first.report_slice()
 
 
+def test_another_order_of_the_defences_is_another_configuration(tmp_path: Path) -> None:
+    """Tables and figures keep it; what the order does not touch is the same study."""
+    one, two = (
+        parse(study({name: {} for name in names}) | {"results": str(tmp_path)})
+        for names in (("noise", "other"), ("other", "noise"))
+    )
+    Plan(one).write_config()
+    assert Plan(one).is_configured()
+    assert not Plan(two).is_configured()
+
+
 def test_what_over_names_goes_to_its_place() -> None:
     sections: dict[str, dict[str, Any]] = {
         "clusters": {"surrogate": "gmm", "over": {"clusters": [3]}},

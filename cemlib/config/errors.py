@@ -31,7 +31,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a number or array of NumPy or torch as plain values, and anything else as text."""
+    """Return a mapping or a number or array of NumPy or torch as plain values, or else a text."""
+    if isinstance(value, Mapping):
+        return dict(value)
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

@@ -90,6 +90,14 @@ class TrainConfig(Section):
         " metrics.json",
     )
 
+    @model_validator(mode="after")
+    def _nesterov_needs_momentum(self) -> Self:
+        if self.nesterov and not self.momentum:
+            raise ValueError(
+                "nesterov has no effect with momentum 0; raise momentum or leave it out"
+            )
+        return self
+
 
 _SectionT = TypeVar("_SectionT", bound=Section)
 
@@ -171,6 +179,11 @@ class Study(AnyStudy):
     def _attacks_fit_each_other(self) -> Self:
         decoders: dict[str, int] = {}  # releases seen by the decoders that are listed so far
         for name, attack in self.attacks.items():
+            if (name == "mean_image") != (attack.kind == "mean_image"):
+                raise ValueError(
+                    f"attacks.{name}: the report knows the attack of kind mean_image by its name,"
+                    " so call that one mean_image, and no other"
+                )
             start = attack.begins_with
             if start is not None and start not in decoders:
                 raise ValueError(

@@ -22,8 +22,7 @@ def prepare(config: DataConfig) -> Prepared:
 
     The training images are limited, then divided into train and val with the same share of every
     class. All parts are in random order, because the public_data attacker's share is the first part
-    of the test images, which must not be the first classes. An official test order that is mixed
-    already is kept.
+    of the test images, which must not be the first classes, or the first writers of MNIST.
 
     Raises:
         DataError: if the images cannot be used.
@@ -108,7 +107,7 @@ def split_indices(raw: Raw, config: DataConfig) -> dict[str, Tensor]:
     return {
         "train": shuffled(train, "train_order"),
         "val": shuffled(val, "val_order"),
-        "test": shuffled(test, "test_order") if raw.shuffle_test else test,
+        "test": shuffled(test, "test_order"),
     }
 
 

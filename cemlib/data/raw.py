@@ -33,14 +33,12 @@ class Raw:
         test: The test images, or None.
         classes: Names in the order of the labels.
         provenance: Origin of the images, as JSON values and without paths of this machine.
-        shuffle_test: Whether to shuffle the test images; False keeps an order that is mixed.
     """
 
     train: Split
     test: Split | None
     classes: tuple[str, ...]
     provenance: dict[str, Any] = field(default_factory=dict)
-    shuffle_test: bool = True
 
     def __post_init__(self) -> None:
         """Check types, shapes and labels; raise DataError."""

@@ -74,7 +74,7 @@ def _load(kind: str, num_classes: int, config: DataConfig, root: Path | None) ->
 
     (train, classes), (test, _) = (_fetched(kind, base, part, config) for part in (True, False))
     origin = {"kind": "torchvision", "set": config.source, "torchvision": torchvision.__version__}
-    return Raw(train, test, classes, origin, shuffle_test=False)
+    return Raw(train, test, classes, origin)
 
 
 def _from_folder(num_classes: int, config: DataConfig, base: Path) -> Raw:

@@ -92,6 +92,7 @@ class Audit:
         return strip(originals[rows], answers[rows], GAP)
 
 
+@torch.inference_mode(mode=False)  # some attacks need gradients
 def audit(
     model: nn.Module | Deployed | Trained,
     cut: str | None = None,

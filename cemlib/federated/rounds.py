@@ -47,9 +47,10 @@ class Federation:
         """Carry out a round, and return its row; raise DivergedError if the training diverges."""
         start = time.perf_counter()
         row = {"epoch": number} | self._round(number)
+        seconds = time.perf_counter() - start
         row |= score(self.net, self.weights, self.data.val, "val_")
         check_finite(number, val_loss=row["val_loss"])
-        row["seconds"] = time.perf_counter() - start
+        row["seconds"] = seconds
         self.history.append(row)
         return row
 

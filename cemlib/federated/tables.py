@@ -135,7 +135,7 @@ def tradeoff_table(results: Results, study: Federated) -> pd.DataFrame:
     worst = results.attacks[results.attacks["attack"] == WORST_CASE].set_index("defence")
     columns = [f"{score}_{end}" for score in MEASURES for end in ("mean", "ci_low", "ci_high")]
     table = accuracy_table(results, study).drop(columns=["epsilon", *_FATES])
-    return table.join(worst[columns], on="variant")
+    return table.join(worst[[*columns, "failed"]], on="variant")
 
 
 def cost_table(results: Results, study: Federated) -> pd.DataFrame:

@@ -87,7 +87,7 @@ def stated(study: LabellingStudy, epsilon: float) -> dict[str, Any]:
     sigma = noise_std(study, epsilon)
     return {
         "epsilon_query": epsilon,
-        "sensitivity": settings.sensitivity,
+        "formula_sensitivity": settings.sensitivity,
         "sigma": sigma,
         "noise": "sigma^2 in total",
         **_exact(study, sigma, CHANGED_VOTE),

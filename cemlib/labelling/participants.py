@@ -44,7 +44,7 @@ class Participants:
             raise ConfigError(
                 f"images: {self.study.participants} participants with {max(self.study.images)}"
                 f" images and {self.study.queries} queries need {needed} training images, the data"
-                f" have {found}; lower images, queries or data.test_fraction"
+                f" have {found}; lower images or queries, or raise data.train_limit where it is set"
             )
 
     @cached_property

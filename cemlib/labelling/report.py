@@ -15,7 +15,7 @@ from cemlib.study.labelling import FIGURES
 def _way(row: Row) -> str:
     """Return the source of a row, with the way of encryption if it is ours."""
     if row["source"] != "ours":
-        return str(row["source"])
+        return f"{row['source']}, {row['participants']} participants"
     beforehand = ", blindings precomputed" if row["precomputed"] else ""
     return f"ours: packing {row['packing']}, blinding {row['blinding']}{beforehand}"
 

@@ -47,7 +47,7 @@ class Setting:
         for name, least in (("participants", 2), ("classes", 2), ("mask_bits", 1)):
             if getattr(self, name) < least:
                 raise LabellingError(f"{name}: {getattr(self, name)} must be at least {least}")
-        if self.slot_bits > min(WIDEST, self.key_bits - 1):
+        if self.slot_bits > WIDEST:
             raise LabellingError(
                 f"mask_bits: {self.mask_bits} with {self.participants} participants makes counters "
                 f"of {self.slot_bits} bits; at most {WIDEST} fit: lower mask_bits"

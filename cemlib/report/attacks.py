@@ -54,9 +54,10 @@ def attack_curves(attacks: pd.DataFrame, defences: Sequence[str]) -> Figure:
             _mark_end(panel, found, over["mean"], look)
         if row == 0:
             panel.set_title(f"{readable(attack)}, attacker has {readable(knowledges[column])}")
-            log_scale(panel)
-        elif history.loc[chosen, score].isna().all():
+        if history.loc[chosen, score].isna().all():  # also where no such attack finished
             explain_empty(panel, "not recorded")
+        elif row == 0:
+            log_scale(panel)
         panel.set(xlabel="epoch" if row else "", ylabel="" if column else _CURVES[score])
     legend(figure, style)
     return figure

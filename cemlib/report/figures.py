@@ -112,8 +112,9 @@ FIGURES = (
         "learning_curves.training_curves",
         "learning curves of the training",
         TRAINING,
-        "Cross-entropy of training and validation over the epochs, on one logarithmic scale, and"
-        " in each panel the validation accuracy of what was deployed; the bands span the seeds.",
+        "Cross-entropy of training (with the defence's label smoothing) and validation over the"
+        " epochs, on one logarithmic scale, and in each panel the validation accuracy of what was"
+        " deployed; the bands span the seeds.",
         part=OF_RUNS,
     ),
     Drawing(

@@ -88,6 +88,7 @@ def _provenance(
     return {
         "command": command,
         "settings": hashlib.sha256("".join(settings).encode()).hexdigest(),  # except the seeds
+        "data": sorted({result["data_sha256"] for result in results if "data_sha256" in result}),
         "commits": sorted({*commits, *(fact["commit"] for fact in facts)}),
         "seeds": sorted({result["seed"] for result in results}),
         "devices": sorted({fact["device"] for fact in facts}),
@@ -103,8 +104,9 @@ def _provenance(
 def _joined(place: Path, now: Mapping[str, Any]) -> dict[str, Any]:
     """Return the provenance of results of which some were published before."""
     before = read_record(place, ("processors", "versions", *_SETS, *_SUMS))
-    if before.get("settings", now["settings"]) != now["settings"]:  # older files have none
-        raise FileError(f"{place}: made with other settings; publish all seeds again")
+    for key, what in (("settings", "settings"), ("data", "images, or other splits of them")):
+        if before.get(key, now[key]) != now[key]:  # older files have none
+            raise FileError(f"{place}: made with other {what}; publish all seeds again")
     return {
         **now,
         **{key: sorted({*before[key], *now[key]}) for key in _SETS},

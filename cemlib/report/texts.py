@@ -105,7 +105,12 @@ def tradeoff_document(tradeoff: pd.DataFrame, left_out: Sequence[str] = ()) -> D
 
 def at_accuracy(rows: pd.DataFrame, caption: str = "", left_out: Sequence[str] = ()) -> Table:
     """Return rows of `cemlib.report.at_accuracy.tradeoff_table`, laid out as a table."""
-    columns = [column for column in _AT_ACCURACY if column[0] not in left_out]
+    mse = mean("mse", SCORES["mse"].places(rows["mse_mean"]), late="n_unconverged")
+    columns = [
+        ("MSE ↑", mse) if title == "MSE ↑" else (title, cell)
+        for title, cell in _AT_ACCURACY
+        if title not in left_out
+    ]
     # Without n_failed, a missing mean is a dash and not "failed": the curve does not reach the
     # accuracy, whether or not some results failed.
     return laid_out(caption, rows.drop(columns="n_failed"), columns)

@@ -1,5 +1,6 @@
 """A study of any system, with the place of its files."""
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,8 @@ class Plan(Generic[StudyT]):
     def is_configured(self) -> bool:
         """Return whether the configuration beside the results is that of this study."""
         try:
-            return bool(read_json(self.layout.config) == self.study.plain())
+            # As text, since the order of defences is that of the tables.
+            return json.dumps(read_json(self.layout.config)) == json.dumps(self.study.plain())
         except FileError:
             return False
 

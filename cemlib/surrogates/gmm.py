@@ -67,7 +67,7 @@ class GaussianMixture(Fitted):
             self.register_buffer("axes", torch.eye(self.dim).repeat(*self.weights.shape, 1, 1))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs shares of components (`empty`: of weight 0) and their variance."""
+        """Return the penalty; logs shares of components (`empty`: weight 0) and their variance."""
         coordinates = self._coordinates(z.to(self.means), y)
         squares = coordinates.square()
         shares = self._shares(squares.detach(), y)

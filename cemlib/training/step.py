@@ -98,8 +98,8 @@ class Step:
         self.monitor.begin()
         self.defended.deployed.model.train()
         for layer in self.defended.deployed.model.modules():
-            own = [weights.requires_grad for weights in layer.parameters(recurse=False)]
-            if own and not any(own):
+            weights = [weight.requires_grad for weight in layer.parameters()]
+            if weights and not any(weights):
                 layer.training = False  # the statistics of frozen layers are frozen, too
         for size, rates in zip(self.batches.sizes, self.rates(number), strict=True):
             self(size, rates)

@@ -46,6 +46,16 @@ def tasks(study: Path) -> dict[str, Task]:
     return {each: scene.task("mean_image", each, Checkpoint(study)) for each in KNOWLEDGES}
 
 
+def test_what_is_finished_is_on_disk_before_the_next_attack_begins(tmp_path: Path) -> None:
+    """It takes less time than the interval at which a running attack is written."""
+    trained(tmp_path, "noise")
+    attacks = run(attack_job(judged(tmp_path), "noise", 0, ["decoder"]))
+    assert not list(tmp_path.rglob(".checkpoints/*/*"))
+    next(attacks)
+    assert list(tmp_path.rglob(".checkpoints/*/*"))
+    attacks.close()
+
+
 def test_each_knowledge_owns_exactly_its_images(tasks: dict[str, Task]) -> None:
     data = blob_data()
     assert torch.equal(tasks["train_data"].own.images, data.train.images)

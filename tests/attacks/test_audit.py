@@ -145,7 +145,7 @@ def test_images_may_be_attacked_whose_memory_order_a_judge_cannot_take() -> None
     net.add_module("client", nn.Conv2d(3, 4, 3, 2, 1))
     net.add_module("server", nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
     given = {"images": colour, "labels": LABELS, "attacks": {"residual": QUICK}}
-    with torch.no_grad():  # as around the rest of a user's evaluation
+    with torch.inference_mode():  # as around the rest of a user's evaluation
         found = cemlib.audit(net, "client", judge=judge, flip=True, **given)
     assert {each.reason for each in found.attacked} == {None}
 

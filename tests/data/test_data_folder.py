@@ -29,7 +29,6 @@ def test_train_and_test_in_the_order_of_names(make_folder: Maker) -> None:
     assert torch.equal(raw.train.images[3], pixels(root / "train/a/003.png"))
     assert torch.equal(raw.train.images[5], pixels(root / "train/b/000.png"))
     assert torch.equal(raw.test.images[4], pixels(root / "test/b/002.png"))
-    assert raw.shuffle_test
     assert str(root) not in repr(raw.provenance)  # no place of this machine
 
 

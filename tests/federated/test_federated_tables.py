@@ -3,6 +3,8 @@
 References: means and sums in the head, SciPy's interval and paired test.
 """
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -12,6 +14,7 @@ from tiny_federation import study_of
 
 from cemlib.federated import tables
 from cemlib.federated.tables import Results
+from cemlib.report.cells import mean
 
 # Accuracy with the seeds 0, 1 and 2; the last training diverged before its first round ended.
 TOP1 = {"none": [0.90, 0.92, 0.91], "both": [0.80, 0.85, 0.81], "dp_sgd": [0.70, 0.74, None]}
@@ -36,7 +39,7 @@ def attack(variant: str, name: str) -> dict[str, Any]:
     mean = WORST[variant] + ABOVE[name]
     ends = {"mean": mean, "ci_low": mean - 0.05, "ci_high": mean + 0.05}
     scores = {f"{score}_{end}": x for score in ("mse", "psnr", "ssim") for end, x in ends.items()}
-    return {"defence": variant, "attack": name} | scores
+    return {"defence": variant, "attack": name, "failed": 0} | scores
 
 
 @pytest.fixture
@@ -96,6 +99,16 @@ def test_accuracy_is_set_against_the_worst_case(results: Results) -> None:
         assert found[f"{score}_mean"].tolist() == pytest.approx([0.1, 0.2, 0.3])
         assert found[f"{score}_ci_low"].tolist() == pytest.approx([0.05, 0.15, 0.25])
         assert found[f"{score}_ci_high"].tolist() == pytest.approx([0.15, 0.25, 0.35])
+
+
+def test_a_worst_case_that_failed_is_shown_as_failed(results: Results) -> None:
+    rows = results.attacks.copy()
+    lost = rows["defence"].eq("both") & rows["attack"].eq("worst_case")
+    rows.loc[lost, [c for c in rows if c.startswith(("mse", "psnr", "ssim"))]] = math.nan
+    rows.loc[lost, "failed"] = 2
+    found = tables.tradeoff_table(replace(results, attacks=rows), STUDY).set_index("variant")
+    cell = mean("mse", 4)
+    assert [cell(row) for _, row in found.iterrows()][:2] == ["0.1000 ± 0.0500", "failed"]
 
 
 def test_the_worst_case_comes_first_and_attacks_say_what_they_know(results: Results) -> None:

@@ -155,6 +155,17 @@ def test_who_links_mixtures_reaches_the_error_of_the_best_linear_guess(rounds: i
     assert error < (unmixed(alone, where.ratio, prior).images[:, 0] - where.images).square().mean()
 
 
+def test_mixtures_without_a_share_of_the_image_say_nothing_of_it() -> None:
+    mixtures, prior = torch.full((2, 3, 4, 1, 8, 8), 0.7), torch.full((10, 1, 8, 8), 0.5)
+    labels, shares = torch.arange(2), torch.zeros(2)
+    where = Scene(torch.rand(2, 1, 8, 8), labels, mixtures[:, 0, 0], shares, prior)
+    repeats, linked = Repeats(mixtures, 0.0, torch.full((10,), 0.01)), Linked(images=3, rounds=4)
+    many = linked_scene(where, repeats, linked)
+    seen = many.trained[:, None]
+    answer = Reconstruction(seen, many.labels[:, None], torch.ones(len(seen)), seen[:, 0, 0, :1, 0])
+    assert torch.equal(solved(answer, where, repeats, linked).images[:, 0], prior[:2])
+
+
 def test_the_moments_of_a_class_are_those_of_its_validation_images(data: Prepared) -> None:
     """The variance is unbiased; a class with one image has the moments of all."""
     first = (data.val.labels == 0).nonzero()[0, 0]

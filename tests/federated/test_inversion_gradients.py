@@ -30,7 +30,7 @@ from cemlib.federated.inversion.closed_form import (
     inferred_labels,
     recovered_features,
 )
-from cemlib.federated.inversion.combined import loss_of
+from cemlib.federated.inversion.combined import feature_misfit, loss_of
 from cemlib.federated.inversion.cosine import cosine_objective
 from cemlib.federated.inversion.gradients import (
     Gradients,
@@ -287,6 +287,14 @@ def test_the_mask_is_read_off_the_zeros(alpha: float, beta: int | None) -> None:
     shared = shared_gradients(network(), scene(6), variant, 1, seed=3)
     assert (shared.mask == 0).any()
     assert torch.equal(estimated_mask(shared.gradients), shared.mask)
+
+
+def test_a_whole_masked_layer_adds_no_term_of_features() -> None:
+    """Who takes the masked gradient at its word believes that all features are 0."""
+    net, where = network(), scene(2)
+    shared = shared_gradients(net, where, Variant(mask=MaskConfig(alpha=1.0)), 1, seed=3)
+    term = feature_misfit(net, shared, "ignored")(where.images.view(-1, 1, *SHAPE))
+    assert torch.equal(term, torch.zeros(len(term)))
 
 
 def test_an_output_without_a_gradient_hides_no_mask() -> None:

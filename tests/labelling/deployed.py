@@ -29,6 +29,7 @@ IMAGES = np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2)
 SECONDS = 30.0
 PAGE = Path(__file__).parents[2] / "docs/labelling_protocol.md"
 NEEDS_OPENSSL = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
+TWO_NAMES = "participant-1,DNS:aggregator"  # both are in this certificate
 HEAD = 64  # bytes: shape, nonce and name of a round
 
 
@@ -42,7 +43,8 @@ def dealt(folder: Path) -> Path:
 def certify(folder: Path, participants: int) -> None:
     """Run the documentation's commands in the folder `keys`, for a number of participants."""
     commands = PAGE.read_text().partition("cd keys\n")[2].partition("\n)\n")[0]
-    names = " ".join(["aggregator requester", *(f"participant-{i}" for i in range(participants))])
+    parties = [*(f"participant-{i}" for i in range(participants)), TWO_NAMES]
+    names = " ".join(["aggregator requester", *parties])
     found, count = re.subn('PARTIES=".*"', f'PARTIES="{names}"', commands)
     assert count == 1
     subprocess.run(["bash", "-ec", found], cwd=folder, check=True, capture_output=True)

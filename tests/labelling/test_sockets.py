@@ -16,6 +16,7 @@ from deployed import (
     SECONDS,
     SETTING,
     TALLIES,
+    TWO_NAMES,
     Caller,
     Parties,
     framed,
@@ -156,6 +157,7 @@ def test_strangers_are_sent_away_and_the_round_goes_on(running: Parties, elsewhe
     assert Caller(running.keys, None, running.port).sent_away()
     assert running.caller(name, place=elsewhere).sent_away()  # of another authority
     assert running.caller("aggregator").sent_away()
+    assert running.caller(TWO_NAMES).sent_away()
     with pytest.raises(OSError, match=r"(?i)version|EOF|reset"):
         running.caller(name, maximum_version=ssl.TLSVersion.TLSv1_2)
     running.honest(0, 1, 2)
@@ -244,7 +246,7 @@ def test_who_is_silent_is_gone_at_the_deadline(running: Parties, size: int | Non
 
 
 def test_keys_are_read_by_this_user_alone_and_never_written_over(keys: Path) -> None:
-    names = {"public", "authority", "aggregator", "requester"}
+    names = {"public", "authority", "aggregator", "requester", TWO_NAMES}
     names |= {f"{kind}-{i}" for kind in ("participant", "share") for i in range(3)}
     assert {file.stem for file in keys.iterdir()} == names
     assert {file.stat().st_mode & 0o777 for file in keys.iterdir()} == {0o600}

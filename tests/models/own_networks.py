@@ -83,6 +83,24 @@ class Dropping(TwoLayers):
         return self.last(x)
 
 
+class Aside(TwoLayers):
+    """One of its submodules sees no image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = nn.Parameter(torch.ones(1, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(x + self.first(self.place))
+
+
+class Folding(TwoLayers):
+    """Two rows of features for every image, joined behind the cut."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.first(x.view(-1, 4)).view(-1, 2, 4).sum(1))
+
+
 class Pair(nn.Module):
     """Takes two batches."""
 

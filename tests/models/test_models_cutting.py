@@ -7,8 +7,10 @@ import pytest
 import torch
 from own_networks import (
     Around,
+    Aside,
     Deciding,
     Dropping,
+    Folding,
     Modes,
     Pair,
     Residual,
@@ -169,6 +171,12 @@ def test_a_network_is_as_it_was_after_the_cut() -> None:
     assert torch.equal(model(pictures), network(pictures))
 
 
+def test_several_rows_for_one_image_are_refused() -> None:
+    model = SplitModel.from_module(Folding(), cut="first")
+    with pytest.raises(ValueError, match="the client returns 2 rows for one image"):
+        model.measured((8,))
+
+
 def test_parts_that_are_never_called_are_in_neither_half() -> None:
     model = SplitModel.from_module(Wrapped(), "model.0")
     assert sorted(model.encoder.state_dict()) == ["model.0.bias", "model.0.weight"]
@@ -202,6 +210,7 @@ def test_parts_that_are_never_called_are_in_neither_half() -> None:
         ),
         (Modes(torch.no_grad), "first", "under torch.no_grad ... a submodule of its own"),
         (Modes(lambda: torch.autocast("cpu")), "first", "or torch.autocast, which a graph"),
+        (Aside(), "first", "'first' does not depend on the images"),
         (Pair(), "first", "takes x, other; only one batch"),
         (Several(), "first", "the forward returns a tuple of values"),
         (Wrapped(), "model", "nothing comes after 'model' ... possible cuts: model.0, model.1"),

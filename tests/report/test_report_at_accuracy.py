@@ -18,6 +18,7 @@ from cemlib.report.build import Results, figures
 from cemlib.report.claims import claims, sentences
 from cemlib.report.figures import DRAWINGS
 from cemlib.report.frontier import Sweeps, mean_curve, sweep_points, targets
+from cemlib.report.texts import at_accuracy
 from cemlib.report.tradeoff import frontier
 from cemlib.study.plan import Plan
 from cemlib.study.running import rerun_job
@@ -99,6 +100,15 @@ def test_privacy_at_matched_accuracy_is_the_jackknife_of_mean_curves(study: Stud
     assert gated["p"] == gated["p_holm"] == pytest.approx(stats.ttest_rel(ours, theirs).pvalue)
     assert gated["verdict"] == "no difference shown"
     assert math.isnan(noise["difference"])
+
+
+def test_small_errors_keep_three_digits_in_the_table(study: Study) -> None:
+    rows = tradeoff_table(points(fill(study)), AT_94)
+    rows[["mse_mean", "mse_ci_low", "mse_ci_high"]] /= 1000  # of 0.024 and 0.052
+    table = at_accuracy(rows)
+    cells = [row[table.titles.index("MSE ↑")] for row in table.rows]
+    noise, gated = rows["mse_mean"]
+    assert [cell.split()[0] for cell in cells] == [f"{noise:.7f}", f"{gated:.7f}"]
 
 
 def test_a_run_at_chance_of_which_a_curve_is_read_bars_the_verdict(study: Study) -> None:

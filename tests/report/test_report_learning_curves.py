@@ -53,6 +53,14 @@ def test_the_course_is_of_the_first_attack_that_learned_if_any(study: Study) -> 
     assert texts(recognised) == ["not recorded"]
 
 
+def test_an_attacker_whose_attacks_all_failed_has_empty_panels(study: Study) -> None:
+    rows = [{"epoch": e, "train_mse": None, "val_mse": 0.1 / e} for e in (1, 2, 3)]
+    write_jsonl(study.add_attack("none", 0, "decoder", "train_data").history, rows)
+    study.add_attack("none", 0, "decoder", "public_data", status="failed", mse=None)
+    panels = attack_curves(study.frames()[1], DEFENCES).axes
+    assert [texts(panel) for panel in panels] == [[], *3 * [["not recorded"]]]
+
+
 def test_each_defence_has_a_panel_of_its_losses(full_study: Study) -> None:
     figure = training_curves(full_study.frames()[0], DEFENCES)
     for panel, name in zip(figure.axes, DEFENCES, strict=False):

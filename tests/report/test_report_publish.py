@@ -77,12 +77,19 @@ def test_an_interrupted_publication_can_be_repeated(tmp_path: Path) -> None:
     assert read_json(tmp_path / "out/provenance.json")["jobs"] == 4
 
 
-def test_results_with_other_settings_do_not_join_published_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [({"config": {"epochs": 50}}, "settings"), ({"data_sha256": "b"}, "images, or other splits")],
+)
+def test_results_of_another_study_do_not_join_published_ones(
+    tmp_path: Path, changes: dict[str, Any], what: str
+) -> None:
     first, sources = finished(tmp_path / "first")
+    change(first[0], data_sha256="a")
     publish(first, sources, tmp_path / "out", "do it")
     second, sources = finished(tmp_path / "second")
-    change(second[0], config={"epochs": 50})
-    with pytest.raises(FileError, match=r"provenance\.json: made with other settings"):
+    change(second[0], **{"data_sha256": "a", **changes})
+    with pytest.raises(FileError, match=rf"provenance\.json: made with other {what}"):
         publish(second, sources, tmp_path / "out", "do both", joins_published=True)
 
 

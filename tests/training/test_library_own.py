@@ -118,8 +118,10 @@ class Holding(nn.Module):
         super().__init__()
         self.norm, self.inner = nn.BatchNorm2d(1), inner
         self.place = nn.Parameter(torch.zeros(1, 1, 1), requires_grad=False)
+        self.modes: set[bool] = set()
 
     def forward(self, x: Tensor) -> Tensor:
+        self.modes.add(self.training)
         return self.inner(self.norm(x) + self.place)
 
 
@@ -132,6 +134,7 @@ def test_frozen_layers_keep_their_statistics() -> None:
     encoder = fit(tiny(), "noise", blob_data(), network).deployed.model.encoder
     assert encoder[0].running_mean.tolist() == [0.0]
     assert encoder[1].norm.running_mean.tolist() != [0.0]
+    assert encoder[1].modes == {True, False}
 
 
 def test_what_a_surrogate_logs_has_the_same_names_in_every_call() -> None:

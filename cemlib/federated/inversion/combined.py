@@ -71,7 +71,8 @@ def feature_misfit(net: FederatedNet, shared: Shared, mask: str) -> Objective:
     entries = closed_form.trusted_entries(shared, mask)
     theirs, known = closed_form.recovered_features(shared.gradients, entries)
     theirs = theirs * known
-    scale = theirs.square().sum(1).clamp(min=torch.finfo(theirs.dtype).tiny)
+    scale = theirs.square().sum(1)
+    scale = torch.where(scale > 0, scale, torch.inf)  # without a known feature there is no term
 
     def misfit(images: Tensor) -> Tensor:
         return (net.features(images.flatten(0, 1)) * known - theirs).square().sum(1) / scale
