@@ -98,8 +98,8 @@ def _section(title: str, kind: type[Section]) -> str:
 
 
 def _row(key: str, facts: dict[str, Any], required: bool) -> str:
-    default = "required" if required else f"`{_shown(facts.get('default'))}`"
-    meaning = facts.get("description", "")
+    default = "required" if required else f"`{_shown(facts.get('default', {}))}`"
+    meaning = facts.get("description", "").replace("|", r"\|")
     return f"| `{key}` | {_values(facts)} | {default} | {meaning} |"
 
 
@@ -113,6 +113,7 @@ def _values(facts: dict[str, Any]) -> str:
         items = _values(every)
         return f"list of ({items})" if "anyOf" in every else f"list of {items}"
     limits = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+    limits["multipleOf"] = "a multiple of"
     bounds = [f"{sign} {facts[name]:g}" for name, sign in limits.items() if name in facts]
     return " ".join([facts.get("type", "section"), *bounds])
 

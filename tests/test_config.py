@@ -83,6 +83,7 @@ def changed(changes: str) -> dict[str, Any]:
             [f"{SURROGATE}: ", "gamma is 0.5; form 'batch' allows only 0.01"],
         ),
         (f"{SURROGATE}={{name: clustering, gate: linear, gamma: 0.5}}", ["gamma has no effect"]),
+        ("defences.g={surrogate: logdet, noise_std: 0}", ["defences.g: noise_std is 0, but"]),
         ("train={momentum: 0, nesterov: true}", ["train: nesterov has no effect"]),
         ("experiment=published", ["experiment: ", "'published' is the name of a folder"]),
         ("defences.attacks={}", ["defences.attacks", "'attacks' is the name of a folder"]),
@@ -155,6 +156,22 @@ def test_the_epochs_to_raise_are_those_that_are_too_few() -> None:
     (found,) = [one for one in requirements(Plan(study)) if "epochs" in one.subject]
     assert found.subject == "defences.few.train.epochs"
     assert found.found.startswith("3, but defences.few.surrogate acts from epoch ")
+
+
+@pytest.mark.parametrize(
+    ("defences", "keys"),
+    [
+        ({"noise": {"train": {"milestones": [3]}}}, ["train.milestones"]),  # the judge's
+        (
+            {"noise": {"train": {"epochs": 4}}},
+            ["train.milestones", "defences.noise.train.milestones"],
+        ),
+    ],
+)
+def test_the_milestones_of_every_training_are_checked(defences: Any, keys: list[str]) -> None:
+    study = parse(VALID | {"train": {"epochs": 5}, "defences": defences})
+    told = [one.subject for one in requirements(Plan(study)) if "rate never falls" in one.found]
+    assert told == keys
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Options of one defended classifier: its surrogate, release channel, penalty and pruning."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue, model_validator
 
 from cemlib.config.base import Section, named
 from cemlib.config.surrogates import AnySurrogate
@@ -132,3 +132,13 @@ class DefenceConfig(Section):
     train: dict[str, JsonValue] = Field(
         {}, description="options of the study's `train` that differ for this defence"
     )
+
+    @model_validator(mode="after")
+    def _a_bound_has_noise(self) -> Self:
+        silent = self.noise_std == 0 and self.channel.name != "local_dp"
+        if silent and self.surrogate is not None and self.surrogate.needs_noise:
+            raise ValueError(
+                f"noise_std is 0, but the surrogate {self.surrogate.name} penalises a bound that is"
+                " infinite without noise; set it above 0"
+            )
+        return self

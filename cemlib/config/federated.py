@@ -210,9 +210,19 @@ class Federated(AnyStudy):
         }
         return found | ({"pseudo": self.pseudo_slice()} if settings.mixing is not None else {})
 
-    def attack_slice(self, variant: str) -> dict[str, Any]:
-        """Return the settings that the attacks on one variant depend on, except the seed."""
-        return self.train_slice(variant) | {"inversion": self.inversion.plain()}
+    def attack_slice(self, variant: str, attack: str) -> dict[str, Any]:
+        """Return the settings that an attack on one variant depends on, except the seed.
+
+        Attackers who link mixtures share the draws of the one who links most.
+        """
+        attacks = self.inversion.attacks
+        found = self.train_slice(variant) | {"inversion": self.inversion.plain("attacks")}
+        found["attack"] = attacks[attack].plain()
+        if attacks[attack].linked:
+            every = [each.linked for each in attacks.values() if each.linked]
+            most = max(each.images for each in every), max(each.rounds for each in every)
+            found["linked"] = dict(zip(("images", "rounds"), most, strict=True))
+        return found
 
     def report_slice(self) -> dict[str, Any]:
         """Return the settings that tables and figures depend on besides the results."""

@@ -57,7 +57,7 @@ class ModelConfig(Section):
 
 
 class TrainConfig(Section):
-    """Training of the split classifier; all defaults but those of `augment` are as published."""
+    """Training of the classifier; defaults are as published, but for `augment` and `select`."""
 
     epochs: int = Field(240, ge=1, description="passes over the training images")
     batch_size: int = Field(128, ge=2, description="images per step")

@@ -1,6 +1,6 @@
 """Options of the conditional-entropy surrogates; the field `name` selects the surrogate."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -9,6 +9,8 @@ from cemlib.config.base import Section, named
 
 class SurrogateConfig(Section):
     """Options of any surrogate: its weight in the loss, and how it follows the learning rate."""
+
+    needs_noise: ClassVar[bool] = False  # since its bound is infinite without
 
     lambda_: float = Field(
         16.0, alias="lambda", ge=0, description="weight before scaling by the learning rate"
@@ -65,6 +67,8 @@ class Clustering(Hinge):
 
 class Gmm(SurrogateConfig):
     """Gaussian mixture per class by EM: the bound of Xia et al. on the mutual information."""
+
+    needs_noise: ClassVar[bool] = True
 
     name: Literal["gmm"] = "gmm"
     clusters: int = Field(5, ge=1, description="components per class")
@@ -163,6 +167,8 @@ class Shortcut(Fusion):
 
 class Gaussian(SurrogateConfig):
     """Options of the log-determinant bound, with and without a metric."""
+
+    needs_noise: ClassVar[bool] = True
 
     momentum: float | None = Field(
         None,

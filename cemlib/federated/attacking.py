@@ -42,7 +42,7 @@ def run(job: FederatedJob) -> Iterator[Path]:
             f"inversion.images: {inversion.images} wanted, the test split has {len(data.test)};"
             " lower it, or raise data.test_limit"
         )
-    run_record = read_sealed(run_of(job).metrics, ("status", "reason", FILES))
+    run_record = read_sealed(run_of(job).metrics, ("status", "reason", "generators_sha256", FILES))
     attacks = {part.of["attack"]: inversion.attacks[part.of["attack"]] for part in job.parts}
     if run_record["reason"] is None:
         findings = run_attacks(
@@ -61,6 +61,7 @@ def run(job: FederatedJob) -> Iterator[Path]:
     for part in job.parts:
         facts = {
             "model_sha256": run_record[FILES]["model.safetensors"],
+            "generators_sha256": run_record["generators_sha256"],
             "wall_seconds": (time.perf_counter() - start) / len(job.parts),
         }
         yield _write(part, findings[part.of["attack"]], data, facts)

@@ -72,7 +72,7 @@ def attack_job(plan: Plan[Federated], variant: str, seed: int) -> FederatedJob:
 
 
 def _attack(plan: Plan[Federated], variant: str, seed: int, name: str) -> FederatedJob:
-    training, settings = train_job(plan, variant, seed), plan.study.attack_slice(variant)
+    training = train_job(plan, variant, seed)
     run, written = plan.layout.run(variant, seed), attack_folder(plan, *_RUN, name)
     return Job(
         plan,
@@ -81,7 +81,7 @@ def _attack(plan: Plan[Federated], variant: str, seed: int, name: str) -> Federa
         reads=(training,),
         inputs={**training.inputs, "model": run.files()},
         leaves=[written.metrics, written.history, written.per_image, written.reconstructions],
-        settings=settings | {"attack": settings["inversion"]["attacks"][name]},
+        settings=plan.study.attack_slice(variant, name),
         device=plan.device,
         **run_by("cemlib.federated.attacking"),
     )

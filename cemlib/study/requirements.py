@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cemlib.config.data import DataConfig
 from cemlib.config.errors import ConfigError
-from cemlib.config.study import Study
+from cemlib.config.study import JUDGE, Study
 from cemlib.records.files import FileError
 from cemlib.study.finished import is_lost
 from cemlib.study.job import AnyPlan, prepare_job
@@ -91,12 +91,11 @@ def _network(study: Study) -> Iterator[Finding]:
 
 def _epochs(study: Study) -> Iterator[Finding]:
     """Check that every surrogate acts before its training ends."""
-    sweeps = {member: f"sweeps.{name}" for name, of in study.families().items() for member in of}
-    told = dict[str, tuple[int, int, str]]()
+    places, told = _places(study), dict[str, tuple[int, int, str]]()
     for name, defence in study.defences.items():
         first = FIRST_EPOCHS.get(defence.surrogate.name, 1) if defence.surrogate else 1
         if first > (epochs := study.training(name).epochs):
-            key = sweeps.get(name, f"defences.{name}")
+            key = places[name]
             at = f"{key}.train.epochs" if "epochs" in defence.train else "train.epochs"
             told[key] = epochs, first, at
     for key, (epochs, first, at) in told.items():
@@ -115,13 +114,24 @@ def _weights(study: Study) -> Iterator[Finding]:
 
 def _milestones(study: Study) -> Iterator[Finding]:
     """Warn of trainings that end before their first milestone, at the highest learning rate."""
-    trainings = {study.training(name) for name in study.defences}
-    held = {(one.epochs, one.milestones) for one in trainings if one.schedule == "milestones"}
-    for epochs, milestones in sorted(held):
-        if min(milestones, default=0) >= epochs:
-            found = f"{[*milestones]}, but a training has {epochs} epochs: its rate never falls"
-            advice = "lower them, choose schedule: one_cycle, or set [] for a constant rate"
-            yield Finding(WARNING, "train.milestones", found, advice)
+    places, told = _places(study), dict[str, str]()
+    for name in (JUDGE, *study.defences):
+        training, own = study.training(name), study.defence(name).train
+        first, last = min(training.milestones, default=0), training.epochs
+        if training.schedule == "milestones" and first >= last:
+            key = f"{places[name]}." if {"milestones", "epochs"} & {*own} else ""
+            told[f"{key}train.milestones"] = (
+                f"{[*training.milestones]}, but a training has {last} epochs: its rate never falls"
+            )
+    for key, found in told.items():
+        advice = "lower them, choose schedule: one_cycle, or set [] for a constant rate"
+        yield Finding(WARNING, key, found, advice)
+
+
+def _places(study: Study) -> dict[str, str]:
+    """Return the key of every defence, or of the sweep that it is a member of."""
+    members = {member: f"sweeps.{name}" for name, of in study.families().items() for member in of}
+    return {name: f"defences.{name}" for name in study.defences} | members
 
 
 def images(plan: AnyPlan) -> Finding:

@@ -10,6 +10,8 @@ STUDY = """\
 &compareRunsMode=CHART). The main result is in the description of the run `report`. One run per \
 defence and seed; the attacks on it are nested below (the + beside its name).
 
+In studies of split inference:
+
 * Columns to tick in the list: `top1` (accuracy), and below `worst_case/train_data` `mse`, `ssim`
   and `identified`: the strongest attack on the training by an attacker who has its images.
 * A higher `mse`, and a lower `ssim`, `identified` and `leakage_nats`, is better for the defender.
@@ -19,14 +21,15 @@ defence and seed; the attacks on it are nested below (the + beside its name).
 
 
 def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
-    """Describe the report: the worst case in tables, then what explains them, as far as it fits."""
+    """Describe the report: its main tables, then what explains them, as far as it fits."""
     text = f"Tables and figures of the study `{experiment}`; all of them are under *Artifacts*."
-    summary, claims, tradeoff = (
-        files.get(f"tables/{name}.md", b"").decode() for name in ("summary", "claims", "tradeoff")
+    accuracy, summary, claims, tradeoff = (
+        files.get(f"tables/{name}.md", b"").decode()
+        for name in ("accuracy", "summary", "claims", "tradeoff")  # the first of other systems
     )
     head, *tables = summary.split("\n## ")
     worst = [f"#### {table}" for table in tables if table.startswith("Worst case")]
-    for part in (*worst, head, claims, tradeoff):
+    for part in (accuracy, *worst, head, claims, tradeoff):
         if part and len(text) + len(part) + 2 <= LONGEST:
             text += f"\n\n{part.strip()}"
     return text

@@ -52,6 +52,23 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return config
 
 
+def test_another_attack_leaves_the_finished_ones_as_they_are(whole: Path, tmp_path: Path) -> None:
+    """But not that on linked mixtures, if it links more; GANs of the same bits change nothing."""
+
+    def rerun(**attacks: Any) -> set[str]:
+        study = yaml.safe_load(whole.read_text())["inversion"]
+        changed = study | {"attacks": study["attacks"] | attacks}
+        plan = Plan(load(copy_of(whole, tmp_path / str(len(attacks)), inversion=changed)))
+        assert list(rerun_job(gans_job(plan, 0)))
+        parts = attack_job(plan, "both", 0).parts
+        return {part.of["attack"] for part in parts if not finished(part)}
+
+    more = {"other": {"kind": "mean_image"}}
+    assert rerun(**more) == {"other"}
+    linked = {"most": {"kind": "mean_image", "linked": {"images": 3, "rounds": 3}}}
+    assert rerun(**more, **linked) == {"solved", "other", "most"}
+
+
 def copy_of(whole: Path, folder: Path, **changes: Any) -> Path:
     """Copy the study to a folder, with other sections; return its configuration."""
     shutil.copytree(whole.parent / "results", folder / "results")

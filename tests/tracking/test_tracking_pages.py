@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from toy_study import CONFIG, Store, Study
 
+from cemlib.tracking.notes import describe_report
+
 RUN = "runs/mine/seed0"
 ATTACK = f"{RUN}/attacks/decoder-train_data"
 SETTINGS = CONFIG | {
@@ -108,6 +110,13 @@ def test_the_worst_case_follows_the_attacks(attacked: Study, store: Store) -> No
     after = store.runs()["runs/mine/seed0"]
     assert after.info.run_id == before.info.run_id
     assert attacked.track().unchanged == 7
+
+
+def test_a_report_begins_with_the_main_table_of_its_system() -> None:
+    accuracy, tradeoff = b"# Accuracy\n\n| a | b |", b"# Curves"
+    files = {"tables/accuracy.md": accuracy, "tables/tradeoff.md": tradeoff}
+    told = describe_report("pctc", files)
+    assert told.split("\n\n", 1)[1] == "# Accuracy\n\n| a | b |\n\n# Curves"
 
 
 def test_a_description_somebody_wrote_stays(filled: Study, store: Store) -> None:
