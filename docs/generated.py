@@ -98,7 +98,7 @@ def _section(title: str, kind: type[Section]) -> str:
 
 
 def _row(key: str, facts: dict[str, Any], required: bool) -> str:
-    default = "required" if required else f"`{_shown(facts.get('default', {}))}`"
+    default = "required" if required else f"`{_shown(facts.get('default', {'several': ...}))}`"
     meaning = facts.get("description", "").replace("|", r"\|")
     return f"| `{key}` | {_values(facts)} | {default} | {meaning} |"
 
@@ -113,9 +113,9 @@ def _values(facts: dict[str, Any]) -> str:
         items = _values(every)
         return f"list of ({items})" if "anyOf" in every else f"list of {items}"
     limits = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-    limits["multipleOf"] = "a multiple of"
     bounds = [f"{sign} {facts[name]:g}" for name, sign in limits.items() if name in facts]
-    return " ".join([facts.get("type", "section"), *bounds])
+    steps = f", a multiple of {facts['multipleOf']}" if "multipleOf" in facts else ""
+    return " ".join([facts.get("type", "section"), *bounds]) + steps
 
 
 def _shown(value: Any) -> str:

@@ -1,6 +1,7 @@
 """The configuration: what is accepted, what each job depends on, and what an error says."""
 
 import copy
+import re
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -140,6 +141,11 @@ def test_a_defence_may_have_a_network_and_a_training_of_its_own() -> None:
     assert study.train_slice("other") == alone.train_slice("other")
 
 
+def test_every_row_of_the_reference_has_four_cells() -> None:
+    rows = [line for line in reference().splitlines() if line.startswith("| `")]
+    assert {len(re.split(r"(?<!\\)\|", row)) for row in rows} == {6}  # two outside the bars
+
+
 def test_a_section_may_be_any_mapping() -> None:
     frozen = {"noise": MappingProxyType({"noise_std": 0.1})}
     assert parse(VALID | {"defences": MappingProxyType(frozen)}).defences["noise"].noise_std == 0.1
@@ -159,17 +165,25 @@ def test_the_epochs_to_raise_are_those_that_are_too_few() -> None:
 
 
 @pytest.mark.parametrize(
-    ("defences", "keys"),
+    ("train", "defences", "keys"),
     [
-        ({"noise": {"train": {"milestones": [3]}}}, ["train.milestones"]),  # the judge's
+        ({}, {"noise": {"train": {"milestones": [3]}}}, ["train.milestones"]),  # the judge's
         (
+            {"schedule": "one_cycle"},
+            {"noise": {"train": {"schedule": "milestones"}}},
+            ["defences.noise.train.milestones"],
+        ),
+        (
+            {},
             {"noise": {"train": {"epochs": 4}}},
             ["train.milestones", "defences.noise.train.milestones"],
         ),
     ],
 )
-def test_the_milestones_of_every_training_are_checked(defences: Any, keys: list[str]) -> None:
-    study = parse(VALID | {"train": {"epochs": 5}, "defences": defences})
+def test_the_milestones_of_every_training_are_checked(
+    train: dict[str, Any], defences: Any, keys: list[str]
+) -> None:
+    study = parse(VALID | {"train": {"epochs": 5} | train, "defences": defences})
     told = [one.subject for one in requirements(Plan(study)) if "rate never falls" in one.found]
     assert told == keys
 

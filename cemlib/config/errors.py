@@ -31,7 +31,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a mapping or a number or array of NumPy or torch as plain values, or else a text."""
+    """Return mappings and the numbers of NumPy and torch as plain values, anything else as text."""
     if isinstance(value, Mapping):
         return dict(value)
     return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -218,10 +218,12 @@ class Federated(AnyStudy):
         attacks = self.inversion.attacks
         found = self.train_slice(variant) | {"inversion": self.inversion.plain("attacks")}
         found["attack"] = attacks[attack].plain()
-        if attacks[attack].linked:
+        if attacks[attack].linked and self.variants[variant].mixing is not None:
             every = [each.linked for each in attacks.values() if each.linked]
-            most = max(each.images for each in every), max(each.rounds for each in every)
-            found["linked"] = dict(zip(("images", "rounds"), most, strict=True))
+            found["linked"] = {
+                "images": max(each.images for each in every),
+                "rounds": max(each.rounds for each in every),
+            }
         return found
 
     def report_slice(self) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from cemlib.config.base import Section, named
 class SurrogateConfig(Section):
     """Options of any surrogate: its weight in the loss, and how it follows the learning rate."""
 
-    needs_noise: ClassVar[bool] = False  # since its bound is infinite without
+    needs_noise: ClassVar[bool] = False
+    """Whether it penalises a bound that is infinite without noise."""
 
     lambda_: float = Field(
         16.0, alias="lambda", ge=0, description="weight before scaling by the learning rate"

@@ -54,6 +54,10 @@ class SweepConfig(DefenceConfig):
     )
 
     @model_validator(mode="after")
+    def _a_bound_has_noise(self) -> Self:
+        return self  # checked for every value
+
+    @model_validator(mode="after")
     def _every_value_is_possible(self) -> Self:
         for key, values in self.over.items():
             if key not in PLACES:

@@ -93,8 +93,9 @@ async def accepted(
 
     def arrived(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         entries = writer.get_extra_info("peercert").get("subjectAltName", ())
-        found = {"aggregator", *names} & {str(value) for kind, value in entries if kind == "DNS"}
-        if len(found) != 1 or "aggregator" in found or complete.is_set():
+        called = {str(value) for kind, value in entries if kind == "DNS"}
+        found = names.keys() & called
+        if len(found) != 1 or "aggregator" in called or complete.is_set():
             writer.close()
             return
         for gone in [i for i, channel in channels.items() if has_left(channel)]:

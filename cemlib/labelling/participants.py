@@ -44,7 +44,8 @@ class Participants:
             raise ConfigError(
                 f"images: {self.study.participants} participants with {max(self.study.images)}"
                 f" images and {self.study.queries} queries need {needed} training images, the data"
-                f" have {found}; lower images or queries, or raise data.train_limit where it is set"
+                f" have {found}; lower images, queries, data.val_fraction or (for images without an"
+                " official test split) data.test_fraction, or raise data.train_limit if it is set"
             )
 
     @cached_property

@@ -77,7 +77,8 @@ def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
         raise CutError(f"cut: nothing comes after {cut!r}; the server would have nothing to do")
     if at not in behind:
         raise CutError(f"cut: the result does not depend on {cut!r}")
-    if next(iter(graph.nodes)) not in before:
+    images = next(node for node in graph.nodes if node.op == "placeholder")
+    if images not in before:
         raise CutError(f"cut: {cut!r} does not depend on the images")
     _check_bottleneck(cut, at, before, behind)
     return _part(graph, before, at), _part(graph, behind - {at}, result, at)

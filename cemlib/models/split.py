@@ -215,7 +215,7 @@ def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
             f"cut: the client returns a {type(features).__name__}, not a tensor; cut elsewhere, or"
             " give both halves yourself: SplitModel(encoder, head)"
         )
-    if len(features) != 1:
+    if features.ndim and len(features) != 1:
         raise ValueError(
             f"cut: the client returns {len(features)} rows for one image; cut where there is one"
         )

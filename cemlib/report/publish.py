@@ -40,7 +40,7 @@ def publish(
 
     Raises:
         FileError: if a result is missing or was made by uncommitted code, or if those published
-            before have other settings.
+            before have other settings or images.
     """
     results = [_reproducible(path, _NEEDED) for path in metrics]
     commits = [_reproducible(path)["provenance"]["commit"] for path in others]

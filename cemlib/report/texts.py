@@ -48,10 +48,9 @@ _DETECTABLE = (
     "The detectable difference is one that the test, without that correction, finds with a"
     " probability of 80 %."
 )
-_AT_ACCURACY: tuple[Column, ...] = (
+_AT_ACCURACY: tuple[Column, ...] = (  # the MSE follows the names
     ("attacker", number("knowledge")),
     ("family", number("family")),
-    ("MSE ↑", mean("mse", 4, late="n_unconverged")),
     ("SSIM ↓", mean("ssim", 3, late="n_unconverged")),
     ("identified [%] ↓", mean("recon_top1", 1, 100, late="n_unconverged_recon")),
     (SCORES["leakage_nats"].heading, mean("leakage_nats", 1)),
@@ -105,12 +104,10 @@ def tradeoff_document(tradeoff: pd.DataFrame, left_out: Sequence[str] = ()) -> D
 
 def at_accuracy(rows: pd.DataFrame, caption: str = "", left_out: Sequence[str] = ()) -> Table:
     """Return rows of `cemlib.report.at_accuracy.tradeoff_table`, laid out as a table."""
+    names, scores = _AT_ACCURACY[:2], _AT_ACCURACY[2:]
     mse = mean("mse", SCORES["mse"].places(rows["mse_mean"]), late="n_unconverged")
-    columns = [
-        ("MSE ↑", mse) if title == "MSE ↑" else (title, cell)
-        for title, cell in _AT_ACCURACY
-        if title not in left_out
-    ]
+    every = (*names, (SCORES["mse"].heading, mse), *scores)
+    columns = [column for column in every if column[0] not in left_out]
     # Without n_failed, a missing mean is a dash and not "failed": the curve does not reach the
     # accuracy, whether or not some results failed.
     return laid_out(caption, rows.drop(columns="n_failed"), columns)

@@ -47,7 +47,7 @@ class Plan(Generic[StudyT]):
     def is_configured(self) -> bool:
         """Return whether the configuration beside the results is that of this study."""
         try:
-            # As text, since the order of defences is that of the tables.
+            # As text, since the order of defences, variants and attacks is that of the tables.
             return json.dumps(read_json(self.layout.config)) == json.dumps(self.study.plain())
         except FileError:
             return False

@@ -255,12 +255,3 @@ class Fitted(Surrogate):
         self.means.copy_(means)
         self.weights.copy_(weights)
         self.variances.copy_(variances)
-
-
-def needs_noise(noise_std: float) -> None:
-    """Raise a ValueError if there is no noise, for which the bound is infinite."""
-    if noise_std == 0:
-        raise ValueError(
-            "noise_std is 0; this surrogate needs it above 0: without noise its bound is infinite,"
-            " so give the defence noise"
-        )

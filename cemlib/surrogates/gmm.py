@@ -22,7 +22,8 @@ B K D^2 + K B^3 / 3 operations. All classes share a matrix, in which their rows 
 
 Everything is computed in float64, because log det(I + S / sigma^2) amplifies rounding by its
 condition number; only the eigenvectors are float32, like z itself. Full covariances need 4 C K D^2
-bytes (52 MB for 10 classes of 5 components in 512 dimensions), and ten times that while fitting.
+bytes (52 MB for 10 classes of 5 components in 512 dimensions), and up to ten times that while
+fitting.
 """
 
 from typing import NamedTuple, Unpack
@@ -31,7 +32,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config import surrogates as config
-from cemlib.surrogates.base import Fitted, Sizes, needs_noise
+from cemlib.surrogates.base import Fitted, Sizes
 from cemlib.surrogates.mixture import RIDGE, SMALLEST_MASS, fit_mixtures
 from cemlib.surrogates.tiles import own_product, tile
 
@@ -51,14 +52,13 @@ class Shares(NamedTuple):
 
 
 class GaussianMixture(Fitted):
-    """The bound of a Gaussian mixture; raises ValueError if there is no noise."""
+    """The bound of a Gaussian mixture, which needs noise."""
 
     settings: config.Gmm
     axes: Tensor
     class_shares: Tensor
 
     def __init__(self, settings: config.Gmm, **sizes: Unpack[Sizes]) -> None:
-        needs_noise(sizes["noise_std"])
         super().__init__(settings, spread=(sizes["dim"],), dtype=torch.float64, **sizes)
         self.covariance = settings.covariance
         shares = torch.full_like(self.weights[:, 0], 1 / self.num_classes)

@@ -40,7 +40,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config import surrogates as config
-from cemlib.surrogates.base import Sizes, Surrogate, needs_noise
+from cemlib.surrogates.base import Sizes, Surrogate
 from cemlib.surrogates.tiles import Tiles, add_scatter, own_product, tile
 
 WINDOW = 4  # samples per dimension that a covariance averages by default
@@ -62,7 +62,7 @@ def shrink_(matrices: Tensor, amount: float) -> Tensor:
 
 
 class LogDet(Surrogate):
-    """The class-conditional Gaussian bound; raises ValueError if there is no noise.
+    """The class-conditional Gaussian bound, which needs noise.
 
     A checkpoint holds means, covariances and numbers of samples. The first step of an epoch
     factorises the covariances, so training restored between epochs continues bit for bit.
@@ -79,7 +79,6 @@ class LogDet(Surrogate):
 
     def __init__(self, settings: config.Gaussian, **sizes: Unpack[Sizes]) -> None:
         super().__init__(settings, **sizes)
-        needs_noise(self.noise_std)
         self.momentum, self.refresh = settings.momentum, settings.refresh
         self._steps, self._new = 0, self.momentum is None
         square = torch.zeros(self.num_classes, self.dim, self.dim, dtype=torch.float64)

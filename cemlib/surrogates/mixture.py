@@ -12,7 +12,7 @@ hard assignment to K-means clusters, which continue from the last means. (Starte
 mixture, which features of many dimensions have left by the next epoch, nearly all of a class would
 join its widest component, and EM does not bring the others back.)
 
-Everything is computed in float64: with far components and variances near 1e-6, the products in the
+EM is computed in float64: with far components and variances near 1e-6, the products in the
 squared distances reach 1e8, of which float32 keeps no digit below 1.
 
 Memory: classes are processed in blocks of at most `BLOCK` padded values, or of one class if that is
@@ -66,8 +66,9 @@ def fit_mixtures(
     """Fit a mixture to the features (N, D) of every class, with labels (N,) in [0, C).
 
     K-means starts from the last fit's means (C, K, D), or from k-means++ with the CPU generator if
-    a class's weights (C, K) are all 0. A component without samples gets weight 0, keeps its mean,
-    and may win samples in a later fit. The result does not depend on `BLOCK`.
+    a class's weights (C, K) are all 0. Covariances are `full` or diagonal. A component without
+    samples gets weight 0, keeps its mean, and may win samples in a later fit. The result does not
+    depend on `BLOCK`.
     """
     clusters = fit_clusters(z, y, means.to(z), weights.to(z), generator)
     centroids = clusters.means.to(torch.float64)

@@ -152,8 +152,9 @@ def test_images_may_be_attacked_whose_memory_order_a_judge_cannot_take() -> None
 
 def test_attacked_images_that_the_attacker_has_are_told(net: nn.Module) -> None:
     own = {"test_images": IMAGES[:60], "test_labels": LABELS[:60], "attacks": LINEAR}
-    with pytest.warns(UserWarning, match="60 attacked images equal images"):
+    with pytest.warns(UserWarning, match="60 attacked images equal images") as told:
         cemlib.audit(net, "client", seed=np.int64(1), **GIVEN, **own)
+    assert {each.filename for each in told} == {__file__}
 
 
 def test_a_defended_network_is_measured_on_the_images_given() -> None:

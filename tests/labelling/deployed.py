@@ -103,7 +103,7 @@ class Caller:
     def sent_away(self) -> bool:
         try:
             return self.socket.recv(1) == b""
-        except OSError:
+        except ConnectionError:
             return True
 
 

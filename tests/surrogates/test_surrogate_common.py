@@ -1,7 +1,6 @@
 """What holds for every surrogate, whatever its options, and the dict they are listed in."""
 
 import copy
-import re
 
 import pytest
 import torch
@@ -240,10 +239,8 @@ def test_the_slots_noise_is_of_their_own_generator(name):
     ],
 )
 def test_options_out_of_range_are_named(name, option, value):
-    with pytest.raises(ValueError, match=rf"\b{option}\b") as refused:
+    with pytest.raises(ValueError, match=rf"\b{option}\b"):
         built(name, 2, 8, **{option: value})
-    if (option, value) == ("noise_std", 0):
-        assert re.search("needs it above 0: .*give the defence noise", str(refused.value))
 
 
 def test_an_unknown_name_or_option_gets_the_nearest():

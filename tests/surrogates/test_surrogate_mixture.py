@@ -10,7 +10,15 @@ from surrogate_batches import generator, shuffled_labels
 
 from cemlib.surrogates import mixture
 from cemlib.surrogates.kmeans import fit_clusters
-from cemlib.surrogates.mixture import MAX_STEPS, RIDGE, fit_mixtures
+from cemlib.surrogates.mixture import (
+    MAX_STEPS,
+    RIDGE,
+    DiagonalSamples,
+    FullSamples,
+    Mixtures,
+    _e_step,
+    fit_mixtures,
+)
 
 COVARIANCES = ["diagonal", "full"]
 
@@ -133,12 +141,17 @@ def test_an_empty_component_keeps_its_place_and_shifts_no_other(covariance):
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_narrow_components_far_apart_do_not_underflow(covariance):
-    z, y = mixed_classes([40], 2)
-    blob = torch.arange(40) % 4 == 0
-    found = fitted(1e-4 * z + 1e3 * blob.unsqueeze(1), y, 2, covariance)
-    assert all(values.isfinite().all() for values in found)
-    torch.testing.assert_close(found.weights[0].sort().values, torch.tensor([0.25, 0.75]).double())
+def test_responsibilities_of_components_far_away_do_not_underflow(covariance):
+    z, _ = mixed_classes([40], 2)
+    narrow = torch.full((1, 2, 2), 1e-6, dtype=torch.float64)
+    covariances = narrow.diag_embed() if covariance == "full" else narrow
+    start = Mixtures(z[None, :2] - 1e3, torch.full((1, 2), 0.5).double(), covariances)
+    samples = (FullSamples if covariance == "full" else DiagonalSamples)(z.unsqueeze(0))
+    found, likelihood = _e_step(samples, torch.ones(1, 40, dtype=torch.float64), start)
+    nearest = torch.cdist(z, start.means[0]).argmin(1)
+    expected = torch.nn.functional.one_hot(nearest, 2).double()
+    torch.testing.assert_close(found[0], expected, atol=1e-6, rtol=0)
+    assert likelihood.isfinite().all()
 
 
 @pytest.mark.parametrize("clusters", [2, 5])

@@ -72,7 +72,7 @@ def feature_misfit(net: FederatedNet, shared: Shared, mask: str) -> Objective:
     theirs, known = closed_form.recovered_features(shared.gradients, entries)
     theirs = theirs * known
     scale = theirs.square().sum(1)
-    scale = torch.where(scale > 0, scale, torch.inf)  # without a known feature there is no term
+    scale = torch.where(scale > 0, scale, torch.inf)  # no relative error if all features are 0
 
     def misfit(images: Tensor) -> Tensor:
         return (net.features(images.flatten(0, 1)) * known - theirs).square().sum(1) / scale

@@ -46,7 +46,7 @@ def solved(
     groups = (len(scene.images), min(linked.images, repeats.mixtures.shape[1]), -1)
     labels = answer.labels.view(groups)[:, 0, :1]
     means = answer.images.view(*groups, *scene.images.shape[1:]).mean(2)
-    found = means.var(1).flatten(1).mean(1).clamp(min=1e-12)
+    found = means.var(1).flatten(1).mean(1).clamp(min=1e-12)  # 0 if all answers are equal
     most = 1 / max(repeats.share, 1e-9)  # without a share the factor is 0
     factor = (repeats.share * repeats.spread[labels[:, 0]] / found).clamp(max=most)
     apart = factor[:, None, None, None] * (means[:, 0] - means.mean(1))
