@@ -98,7 +98,8 @@ def _section(title: str, kind: type[Section]) -> str:
 
 
 def _row(key: str, facts: dict[str, Any], required: bool) -> str:
-    default = "required" if required else f"`{_shown(facts.get('default', {'several': ...}))}`"
+    shown = _shown(facts["default"]) if "default" in facts else "{...}"  # made by a factory
+    default = "required" if required else f"`{shown}`"
     meaning = facts.get("description", "").replace("|", r"\|")
     return f"| `{key}` | {_values(facts)} | {default} | {meaning} |"
 

@@ -74,16 +74,17 @@ def test_a_written_study_is_the_same_study(tmp_path: Path) -> None:
     assert again.report_slice() == first.report_slice()
 
 
-def test_the_noise_of_a_bound_is_that_of_its_members() -> None:
+def test_each_member_of_a_sweep_needs_noise_for_its_bound() -> None:
     silent = {"surrogate": "logdet", "noise_std": 0.0}
-    assert len(parse(study(g=silent | {"over": {"noise_std": [0.1, 0.2]}})).defences) == 2
+    over = {"lambda": [2, 8], "noise_std": [0.1, 0.2]}
+    assert len(parse(study(g=silent | {"over": over})).defences) == 4
     assert "sweeps.g.over.noise_std: noise_std is 0" in fault(
         study(g=silent | {"over": {"noise_std": [0, 0.1]}})
     )
 
 
 def test_another_order_of_the_defences_is_another_configuration(tmp_path: Path) -> None:
-    """Tables and figures keep it; what the order does not touch is the same study."""
+    """Tables and figures list the defences in this order, so it belongs to the configuration."""
     one, two = (
         parse(study({name: {} for name in names}) | {"results": str(tmp_path)})
         for names in (("noise", "other"), ("other", "noise"))

@@ -83,7 +83,7 @@ def _progress(
             age = time.time() - history.stat().st_mtime
             status, note = RUNNING, f"last epoch {age:.0f} s ago"
     is_shown = status == FINISHED or (status == STALE and shows_stale)
-    top1 = found.get("top1", found.get("iel_top1")) if is_shown else None  # of labelling: IEL's
+    top1 = found.get("top1", found.get("iel_top1")) if is_shown else None  # `iel_top1`: labelling
     return status, str(epochs), number_text(top1), note
 
 

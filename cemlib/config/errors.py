@@ -31,7 +31,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return mappings and the numbers of NumPy and torch as plain values, anything else as text."""
+    """Return a mapping as a dict, a NumPy or torch value as Python's, and anything else as text."""
     if isinstance(value, Mapping):
         return dict(value)
     return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -213,7 +213,8 @@ class Federated(AnyStudy):
     def attack_slice(self, variant: str, attack: str) -> dict[str, Any]:
         """Return the settings that an attack on one variant depends on, except the seed.
 
-        Attackers who link mixtures share the draws of the one who links most.
+        Attacks that link mixtures share the random draws, whose number is that of the attack that
+        links most; so `linked` holds the largest numbers of any attack.
         """
         attacks = self.inversion.attacks
         found = self.train_slice(variant) | {"inversion": self.inversion.plain("attacks")}

@@ -57,7 +57,7 @@ class ModelConfig(Section):
 
 
 class TrainConfig(Section):
-    """Training of the classifier; defaults are as published, but for `augment` and `select`."""
+    """Training of the classifier. The defaults are as published, except `augment` and `select`."""
 
     epochs: int = Field(240, ge=1, description="passes over the training images")
     batch_size: int = Field(128, ge=2, description="images per step")
@@ -181,8 +181,8 @@ class Study(AnyStudy):
         for name, attack in self.attacks.items():
             if (name == "mean_image") != (attack.kind == "mean_image"):
                 raise ValueError(
-                    f"attacks.{name}: the report knows the attack of kind mean_image by its name,"
-                    " so call that one mean_image, and no other"
+                    f"attacks.{name}: the report recognises the attack of kind mean_image by this"
+                    " name; call that one mean_image, and no other"
                 )
             start = attack.begins_with
             if start is not None and start not in decoders:

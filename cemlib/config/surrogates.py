@@ -62,7 +62,9 @@ class Clustering(Hinge):
                     f"{option} is {getattr(self, option)!r}; form 'batch' allows only {needed!r}"
                 )
         if self.gate == "linear" and self.gamma != type(self).model_fields["gamma"].default:
-            raise ValueError("gamma has no effect with gate 'linear', which has no logarithm")
+            raise ValueError(
+                "gamma has no effect with gate 'linear', which has no logarithm; leave gamma out"
+            )
         return self
 
 

@@ -55,7 +55,7 @@ class SweepConfig(DefenceConfig):
 
     @model_validator(mode="after")
     def _a_bound_has_noise(self) -> Self:
-        return self  # checked for every value
+        return self  # `_check` does this for every value of `over`
 
     @model_validator(mode="after")
     def _every_value_is_possible(self) -> Self:
@@ -70,8 +70,10 @@ class SweepConfig(DefenceConfig):
         return self
 
     def _check(self, key: str, value: Value) -> None:
+        # A swept noise replaces the entry's own, so only its values are checked, not that one.
+        noise: Settings = {"noise_std": 1.0} if "noise_std" in self.over else {}
         try:
-            DefenceConfig.model_validate_json(json.dumps(self.section({key: value})))
+            DefenceConfig.model_validate_json(json.dumps(self.section(noise | {key: value})))
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
             unknown = fault["type"] == "extra_forbidden"

@@ -21,8 +21,8 @@ def prepare(config: DataConfig) -> Prepared:
     """Read the source's images and split them.
 
     The training images are limited, then divided into train and val with the same share of every
-    class. All parts are in random order, because the public_data attacker's share is the first part
-    of the test images, which must not be the first classes, or the first writers of MNIST.
+    class. All parts are in random order, because an attacker with public data has the first part of
+    the test images, which must not be of some classes only, or in MNIST of some writers only.
 
     Raises:
         DataError: if the images cannot be used.

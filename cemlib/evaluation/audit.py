@@ -151,7 +151,7 @@ def audit(
     study = small_study(seed, defences=noise, attacks=attacks, train=training)
     if count := data.duplicates_train_test:
         told = f"{count} attacked images equal images that the train_data attacker has"
-        warnings.warn(f"{told}, so its error is too low", stacklevel=3)  # behind the decorator
+        warnings.warn(f"{told}, so its error is too low", stacklevel=3)  # 2 is the decorator
     victim = _victim(model, cut, data.image_shape, noise_std)
     data = data.to(device or device_of(victim.model))
     if judge is not None:

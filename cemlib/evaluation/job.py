@@ -42,7 +42,7 @@ def run(job: Job[Study]) -> Iterator[Path]:
         else:
             checkpoints.append(checkpoint := _checkpoint(part, knowledge, read))
             outcome = attempt(part, scene, knowledge, checkpoint)
-            checkpoint.write_kept()
+            checkpoint.write_kept()  # a job killed later must not repeat this attack
             found = scored(scene, part.of["attack"], knowledge, outcome)
         yield _write(part, data, found, read, start)
     for checkpoint in checkpoints:

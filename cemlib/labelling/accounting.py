@@ -81,7 +81,8 @@ def noise_std(study: LabellingStudy, epsilon: float | None) -> float:
 def stated(study: LabellingStudy, epsilon: float) -> dict[str, Any]:
     """Return the privacy columns of a table, given the epsilon of one query by the formula.
 
-    The exact ones are for a changed vote, at the delta of one query even for all queries together.
+    `formula_sensitivity` is that of the formula. The exact epsilons are for a changed vote, at the
+    delta of one query even for all queries together.
     """
     settings = study.privacy
     sigma = noise_std(study, epsilon)

@@ -79,9 +79,10 @@ async def accepted(
 ) -> AsyncIterator[dict[int, Channel]]:
     """Yield a channel to each party, identified by its certificate, and close them all on exit.
 
-    Handshakes run concurrently, so that a silent caller delays nobody. Unknown callers are turned
-    away. Until all have arrived, a party may connect again: its newest connection counts, since an
-    older one is not seen to be closed while it holds more than a buffer of unread data.
+    Handshakes run concurrently, so that a silent caller delays nobody. A caller is turned away
+    unless its certificate names exactly one of the parties, and not the aggregator. Until all have
+    arrived, a party may connect again: its newest connection counts, since an older one is not seen
+    to be closed while it holds more than a buffer of unread data.
 
     Raises:
         DroppedOutError: if some are missing at the deadline, a time of the event loop's clock.

@@ -67,8 +67,8 @@ def divided(graph: fx.Graph, cut: str) -> tuple[fx.Graph, fx.Graph]:
     """Divide a graph after `cut`.
 
     Raises:
-        CutError: if the cut is not called once, what follows depends on anything else, or nothing
-            follows.
+        CutError: if the cut is not called once or does not depend on the images, what follows
+            depends on anything else, or nothing follows.
     """
     at, result = _at(graph, cut), _result(graph)
     before = _upstream(at)

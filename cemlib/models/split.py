@@ -217,6 +217,6 @@ def _probed(encoder: nn.Module, image_shape: Dimensions) -> tuple[int, ...]:
         )
     if features.ndim and len(features) != 1:
         raise ValueError(
-            f"cut: the client returns {len(features)} rows for one image; cut where there is one"
+            f"cut: the client returns {len(features)} rows for one image; cut where it returns one"
         )
     return tuple(features.shape[1:])

@@ -48,7 +48,7 @@ _DETECTABLE = (
     "The detectable difference is one that the test, without that correction, finds with a"
     " probability of 80 %."
 )
-_AT_ACCURACY: tuple[Column, ...] = (  # the MSE follows the names
+_AT_ACCURACY: tuple[Column, ...] = (  # besides the MSE, whose decimals depend on its values
     ("attacker", number("knowledge")),
     ("family", number("family")),
     ("SSIM ↓", mean("ssim", 3, late="n_unconverged")),
@@ -104,9 +104,9 @@ def tradeoff_document(tradeoff: pd.DataFrame, left_out: Sequence[str] = ()) -> D
 
 def at_accuracy(rows: pd.DataFrame, caption: str = "", left_out: Sequence[str] = ()) -> Table:
     """Return rows of `cemlib.report.at_accuracy.tradeoff_table`, laid out as a table."""
-    names, scores = _AT_ACCURACY[:2], _AT_ACCURACY[2:]
+    attacker, family, *scores = _AT_ACCURACY
     mse = mean("mse", SCORES["mse"].places(rows["mse_mean"]), late="n_unconverged")
-    every = (*names, (SCORES["mse"].heading, mse), *scores)
+    every = (attacker, family, (SCORES["mse"].heading, mse), *scores)
     columns = [column for column in every if column[0] not in left_out]
     # Without n_failed, a missing mean is a dash and not "failed": the curve does not reach the
     # accuracy, whether or not some results failed.

@@ -119,7 +119,7 @@ def _milestones(study: Study) -> Iterator[Finding]:
         training, own = study.training(name), study.defence(name).train
         first, last = min(training.milestones, default=0), training.epochs
         if training.schedule == "milestones" and first >= last:
-            key = f"{places[name]}." if {"milestones", "epochs", "schedule"} & {*own} else ""
+            key = f"{places[name]}." if {"milestones", "epochs", "schedule"} & own.keys() else ""
             told[f"{key}train.milestones"] = (
                 f"{[*training.milestones]}, but a training has {last} epochs: its rate never falls"
             )

@@ -52,7 +52,7 @@ class Shares(NamedTuple):
 
 
 class GaussianMixture(Fitted):
-    """The bound of a Gaussian mixture, which needs noise."""
+    """The bound of a Gaussian mixture, which is finite only with noise."""
 
     settings: config.Gmm
     axes: Tensor
@@ -67,7 +67,11 @@ class GaussianMixture(Fitted):
             self.register_buffer("axes", torch.eye(self.dim).repeat(*self.weights.shape, 1, 1))
 
     def penalty(self, z: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the penalty; logs shares of components (`empty`: weight 0) and their variance."""
+        """Return the penalty, and scalars to log.
+
+        `reached` is the share of the components with weight that hold samples of the batch,
+        `variance` their mean variance, and `empty` the share of all components without weight.
+        """
         coordinates = self._coordinates(z.to(self.means), y)
         squares = coordinates.square()
         shares = self._shares(squares.detach(), y)

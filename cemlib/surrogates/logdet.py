@@ -62,7 +62,7 @@ def shrink_(matrices: Tensor, amount: float) -> Tensor:
 
 
 class LogDet(Surrogate):
-    """The class-conditional Gaussian bound, which needs noise.
+    """The class-conditional Gaussian bound, which is finite only with noise.
 
     A checkpoint holds means, covariances and numbers of samples. The first step of an epoch
     factorises the covariances, so training restored between epochs continues bit for bit.

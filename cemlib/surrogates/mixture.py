@@ -8,9 +8,9 @@ Source: Dempster, Laird and Rubin, "Maximum Likelihood from Incomplete Data via 
     Sigma_k = sum_i r_ik (x_i - mu_k)(x_i - mu_k)^T / n_k + 1e-6 I, or its diagonal
 
 A class stops when its mean log-likelihood gains less than 1e-3 in a step. Every fit starts from the
-hard assignment to K-means clusters, which continue from the last means. (Started from the last
-mixture, which features of many dimensions have left by the next epoch, nearly all of a class would
-join its widest component, and EM does not bring the others back.)
+hard assignment to K-means clusters, which continue from the last means. The last mixture would be a
+bad start: in many dimensions the features have left its narrow components by the next epoch, so its
+widest component would get nearly all samples of a class, and EM never fills the others again.
 
 EM is computed in float64: with far components and variances near 1e-6, the products in the
 squared distances reach 1e8, of which float32 keeps no digit below 1.
@@ -86,7 +86,11 @@ def fit_mixtures(
 
 
 def _fit_block(x: Tensor, sizes: Tensor, empty: Mixtures) -> Mixtures:
-    """Fit mixtures to a rectangle x (c, M, D) of classes, which is overwritten."""
+    """Fit mixtures to a rectangle x (c, M, D) of classes, which is overwritten.
+
+    `empty` has the centroids to start from, with weights of 0; a component that never gets a
+    sample stays like that.
+    """
     mask, centre = centre_(x, sizes)
     samples = (FullSamples if empty.covariances.ndim == 4 else DiagonalSamples)(x)
     start = empty._replace(means=empty.means - centre)

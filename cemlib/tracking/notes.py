@@ -25,7 +25,7 @@ def describe_report(experiment: str, files: Mapping[str, bytes]) -> str:
     text = f"Tables and figures of the study `{experiment}`; all of them are under *Artifacts*."
     accuracy, summary, claims, tradeoff = (
         files.get(f"tables/{name}.md", b"").decode()
-        for name in ("accuracy", "summary", "claims", "tradeoff")  # the first of other systems
+        for name in ("accuracy", "summary", "claims", "tradeoff")  # split inference lacks the first
     )
     head, *tables = summary.split("\n## ")
     worst = [f"#### {table}" for table in tables if table.startswith("Worst case")]

@@ -98,8 +98,8 @@ class Step:
         self.monitor.begin()
         self.defended.deployed.model.train()
         for layer in self.defended.deployed.model.modules():
-            has_own = any(True for _ in layer.parameters(recurse=False))
-            if has_own and not any(each.requires_grad for each in layer.parameters()):
+            own = [*layer.parameters(recurse=False)]
+            if own and not any(each.requires_grad for each in layer.parameters()):
                 layer.training = False  # the statistics of frozen layers are frozen, too
         for size, rates in zip(self.batches.sizes, self.rates(number), strict=True):
             self(size, rates)

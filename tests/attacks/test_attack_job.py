@@ -47,7 +47,7 @@ def tasks(study: Path) -> dict[str, Task]:
 
 
 def test_what_is_finished_is_on_disk_before_the_next_attack_begins(tmp_path: Path) -> None:
-    """It takes less time than the interval at which a running attack is written."""
+    """An attack that ends before its checkpoint is due is not repeated if the job is killed."""
     trained(tmp_path, "noise")
     attacks = run(attack_job(judged(tmp_path), "noise", 0, ["decoder"]))
     assert not list(tmp_path.rglob(".checkpoints/*/*"))

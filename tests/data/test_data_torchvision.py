@@ -36,7 +36,7 @@ def write_idx(folder: Path, name: str, count: int) -> tuple[np.ndarray, np.ndarr
     ("source", "name"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")]
 )
 def test_torchvisions_files_are_read(tmp_path: Path, source: str, name: str) -> None:
-    """In random order, because the halves of MNIST's test images have different writers."""
+    """The order is random, because MNIST's two halves of test images have different writers."""
     raw_folder = tmp_path / name / "raw"
     write_idx(raw_folder, "train", 100)
     images, labels = write_idx(raw_folder, "t10k", 40)

@@ -53,7 +53,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_another_attack_leaves_the_finished_ones_as_they_are(whole: Path, tmp_path: Path) -> None:
-    """But not that on linked mixtures, if it links more; GANs of the same bits change nothing."""
+    """An attack on linked mixtures runs again only if another attack links more than before.
+
+    GANs that are trained again to the same bits change nothing.
+    """
 
     def rerun(**attacks: Any) -> set[str]:
         study = yaml.safe_load(whole.read_text())["inversion"]

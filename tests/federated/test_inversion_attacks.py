@@ -155,7 +155,7 @@ def test_who_links_mixtures_reaches_the_error_of_the_best_linear_guess(rounds: i
     assert error < (unmixed(alone, where.ratio, prior).images[:, 0] - where.images).square().mean()
 
 
-def test_mixtures_without_a_share_of_the_image_say_nothing_of_it() -> None:
+def test_mixtures_without_the_image_give_the_class_mean() -> None:
     mixtures, prior = torch.full((2, 3, 4, 1, 8, 8), 0.7), torch.full((10, 1, 8, 8), 0.5)
     labels, shares = torch.arange(2), torch.zeros(2)
     where = Scene(torch.rand(2, 1, 8, 8), labels, mixtures[:, 0, 0], shares, prior)

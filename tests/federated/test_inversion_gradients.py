@@ -290,7 +290,7 @@ def test_the_mask_is_read_off_the_zeros(alpha: float, beta: int | None) -> None:
 
 
 def test_a_whole_masked_layer_adds_no_term_of_features() -> None:
-    """Who takes the masked gradient at its word believes that all features are 0."""
+    """An attacker who ignores the mask takes the zeros for features that are 0."""
     net, where = network(), scene(2)
     shared = shared_gradients(net, where, Variant(mask=MaskConfig(alpha=1.0)), 1, seed=3)
     term = feature_misfit(net, shared, "ignored")(where.images.view(-1, 1, *SHAPE))
