@@ -57,7 +57,7 @@ class ModelConfig(Section):
 
 
 class TrainConfig(Section):
-    """Training of the classifier. The defaults are as published, except `augment` and `select`."""
+    """Training of the classifier; docs/differences.md lists which defaults are not as published."""
 
     epochs: int = Field(240, ge=1, description="passes over the training images")
     batch_size: int = Field(128, ge=2, description="images per step")

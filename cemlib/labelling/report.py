@@ -13,7 +13,7 @@ from cemlib.study.labelling import FIGURES
 
 
 def _way(row: Row) -> str:
-    """Return the source of a row, with the way of encryption if it is ours."""
+    """Return the source of a row, with its way of encryption or, if not ours, its participants."""
     if row["source"] != "ours":
         return f"{row['source']}, {row['participants']} participants"
     beforehand = ", blindings precomputed" if row["precomputed"] else ""

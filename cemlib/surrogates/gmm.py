@@ -156,6 +156,6 @@ class GaussianMixture(Fitted):
                 self.axes.copy_(torch.eye(self.dim))
             return
         super().load_statistics(means, weights, self.variances)
-        for c, matrices in enumerate(variances):
+        for c, matrices in enumerate(variances):  # one class at a time saves memory
             spread, self.axes[c] = torch.linalg.eigh(matrices)
             self.variances[c] = spread.clamp_min(0)

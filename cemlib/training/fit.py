@@ -156,8 +156,7 @@ def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> Non
 def small_study(seed: int, **sections: Any) -> Study:
     """Return a study of one seed with torch's thread count; raise ConfigError if it is faulty."""
     rest = {"experiment": "notebook", "data": {}, "threads": torch.get_num_threads()}
-    plain = {key: dict(at) if isinstance(at, Mapping) else at for key, at in sections.items()}
-    return parse(rest | {"seeds": [seed]} | plain)
+    return parse(rest | {"seeds": [seed]} | sections)
 
 
 def split_copy(model: nn.Module, cut: str | None, image_shape: Dimensions) -> SplitModel:

@@ -38,9 +38,9 @@ def nothing(num_classes, clusters, dim):
     return means, means.sum(-1)
 
 
-def fitted(z, y, clusters, covariance, *, seed=0, last=None):
+def fitted(z, y, clusters, covariance, last=None):
     last = last or nothing(int(y.max()) + 1, clusters, z.shape[1])
-    return fit_mixtures(z, y, *last[:2], generator(seed), full=covariance == "full")
+    return fit_mixtures(z, y, *last[:2], generator(), full=covariance == "full")
 
 
 def first_step(z, y, clusters, covariance, monkeypatch):
