@@ -13,7 +13,7 @@ __all__ = ["audit", "defend", "surrogates"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a notebook begins with when it is used: planning must not wait for torch."""
+    """Import a public name when it is first used: planning must not wait for torch."""
     match name:
         case "audit":
             return import_module("cemlib.evaluation.audit").audit

@@ -184,7 +184,7 @@ class RandomFeatures(Querying):
 
 
 class MeanImage(AttackConfig):
-    """The mean of the attacker's images, which ignores the release: an upper limit on the error.
+    """The mean of the attacker's images, whatever the release: the baseline an attack has to beat.
 
     Keep its name in a study: figures and warnings find it by the name.
     """

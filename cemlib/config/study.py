@@ -135,7 +135,7 @@ class Study(AnyStudy):
     )
     attacks: Annotated[dict[Name, AnyAttack], BeforeValidator(with_kinds)] = Field(
         min_length=1,
-        description="sections by name; `kind` says which attack, and is the name if left out",
+        description="sections by name; `kind` selects the attack, by default that of this name",
     )
     reference: Name | None = Field(
         None,

@@ -214,7 +214,7 @@ class TaskAware(Gaussian):
 
 
 class ImageAware(Gaussian):
-    """The pull of `logdet`, spent on the directions that show the image to a linear attack."""
+    """The pull of `logdet`, aimed at the directions that show the image to a linear attack."""
 
     name: Literal["image_aware"] = "image_aware"
     share: float = Field(

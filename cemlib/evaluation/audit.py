@@ -51,7 +51,7 @@ class Audit:
         accuracy: Share of the `train_data` attacker's targets that the network classifies correctly
             from the released features.
         attacked: The results of all attacks.
-        labels: Labels (N,) of the same images, on the CPU.
+        labels: Labels (N,) of the targets of the `train_data` attacker, on the CPU.
     """
 
     frame: pd.DataFrame

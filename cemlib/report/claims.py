@@ -107,7 +107,7 @@ def warnings(summary: pd.DataFrame) -> list[str]:
 
 
 def claim(row: Row, accuracy: Row | None = None) -> str:
-    """Return the sentence about a row of the MSE; the row `accuracy` is told as its cost."""
+    """Return the sentence about a row of the MSE; the row `accuracy` is reported as its cost."""
     if row["n_pairs"] == 0:
         reference = readable(row["reference"])
         return f"{_verdict(row)}: there is no seed on which both it and {reference} have a result."

@@ -1,4 +1,4 @@
-"""Draw the same test images as the strongest attack on each defence reconstructs them."""
+"""Draw reconstructions of the same test images by the strongest attack on each defence."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

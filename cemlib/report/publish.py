@@ -34,8 +34,8 @@ def publish(
 ) -> list[Path]:
     """Copy the tables and figures of a finished study to `out`, with their `provenance.json`.
 
-    It holds the command that reproduces the study, and the commits, seeds, devices and versions of
-    its results; with `joins_published` also those of the results that were published before.
+    This file holds the command that reproduces the study, and the commits, seeds, devices and
+    versions of its results; with `joins_published` also those of the results published before.
     `others` are records of results without a seed of the study, such as those of the judge.
 
     Raises:

@@ -127,8 +127,10 @@ def two_level_interval(differences: Array) -> tuple[float, float]:
 
     Its variance is, in closed form, that of a bootstrap which draws, with replacement, N images and
     S - 1 seeds, the same images for all seeds. Student's quantile has Satterthwaite's degrees of
-    freedom; quantiles of resamples would be far too narrow for three or five seeds. Both ends are
-    NaN for fewer than two seeds or images, or where a value is not finite.
+    freedom; quantiles of resamples would be far too narrow for three or five seeds. The interval is
+    never narrower than the one over the seeds alone: with three seeds, a small part of the images
+    lowers the quantile by more than it raises the variance. Both ends are NaN for fewer than two
+    seeds or images, or where a value is not finite.
     """
     seeds, images = differences.shape
     if min(seeds, images) < 2 or not np.isfinite(differences).all():
@@ -142,5 +144,6 @@ def two_level_interval(differences: Array) -> tuple[float, float]:
     if variance == 0:
         return mean, mean
     freedom = variance**2 / (of_seeds**2 / (seeds - 1) + of_images**2 / (images - 1))
-    half = student_quantile(freedom) * math.sqrt(variance)
+    of_both = student_quantile(freedom) * math.sqrt(variance)
+    half = max(of_both, student_quantile(seeds - 1) * math.sqrt(of_seeds))
     return mean - half, mean + half

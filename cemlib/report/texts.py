@@ -31,7 +31,7 @@ _COMPARED = (
     "Defence minus reference, paired over the seeds, on one release of an image. MSE and SSIM are"
     " of the attack with the lowest MSE; the identified share is the largest of any attack.",
     "The 95 % interval is Student's over the seeds and covers repeated training. The interval"
-    " over seeds and images is a bootstrap and also covers other test images of the same kind.",
+    " over seeds and images, in closed form, also covers other test images of the same kind.",
     "Only the MSE is tested, by a paired t-test. The verdict is at 5 % after Holm's correction over"
     " all defences and both kinds of attacker knowledge. Other scores have no verdict, whatever"
     " their intervals.",

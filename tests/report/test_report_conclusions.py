@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 AGAIN = "map_cifar10_again"
 STRONG, LARGER = f"{AGAIN}+map_cifar10_clustering", "clustering_strong"
 CIFAR100 = "map_cifar100_again+map_cifar100_clustering"
-BOTH, WEIGHTS = "sparse_image_aware", "With these weights the error is N to N %"
+BOTH, VALUES = "sparse_image_aware", "With these values the error is N to N %"
 
 
 def remade(start: str, root: Path = ROOT) -> str:
@@ -47,8 +47,8 @@ def test_pages_say_what_the_published_files_say(page: str) -> None:
         ("README.md", CIFAR100, "and N to N % larger on CIFAR-100", BOTH, LARGER),
         ("README.md", CIFAR100, "`image_aware` alone is N to N % larger", "image_aware", LARGER),
         ("README.md", "lambda_rule_noise", "`gated` makes the error N to N %", "constant", "noise"),
-        ("docs/findings.md", STRONG, f"known. {WEIGHTS}", LARGER, "noise"),
-        ("docs/findings.md", CIFAR100, f"results. {WEIGHTS}", LARGER, "noise"),
+        ("docs/findings.md", STRONG, f"seeds above were known. {VALUES}", LARGER, "noise"),
+        ("docs/findings.md", CIFAR100, f"results above were known. {VALUES}", LARGER, "noise"),
         ("docs/findings.md", AGAIN, "another N to N % larger", BOTH, "sparse"),
         ("docs/findings.md", CIFAR100, "`image_aware` adds N to N %", BOTH, "sparse"),
         ("docs/findings.md", AGAIN, "`gated` adds N to N %", "sparse_gated", "sparse"),
