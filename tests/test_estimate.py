@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cemlib.attacks.optimisation import optimisation
 from cemlib.attacks.task import Outcome, Task
 from cemlib.cli import main
 from cemlib.config import parse
@@ -125,6 +126,12 @@ def test_an_attack_that_begins_with_another_has_its_untrained_decoder(
 ) -> None:
     monkeypatch.setattr(estimate, "ENOUGH", 0.0)
     assert estimate.attack_seconds(attack_job(prepared, "noise", 0, ["refinement"])) > 0
+
+
+def test_a_denoiser_is_trained_with_the_options_of_the_attack(prepared: Plan) -> None:
+    task = scene_of(prepared).task("refinement", "train_data", Checkpoint(Path("none")), None)
+    few = {"iterations": 1, "denoiser_weight": 1.0}
+    assert estimate.run_seconds(optimisation, replace(task, options=task.options | few)) > 0
 
 
 def test_attacks_are_measured_for_every_network(

@@ -71,7 +71,7 @@ COMMANDS: dict[str, Command] = {
             options.defence("only the tables of this defence"),
             Option(
                 "--only",
-                choices=("tables", "figures", "training_figures", "page"),
+                choices=("tables", "figures", "training_figures"),
                 help="only this part",
             ),
             STALE,

@@ -86,8 +86,8 @@ class TrainConfig(Section):
     )
     select: Literal["last", "best_val", "best_test"] = Field(
         "last",
-        description="epoch to deploy; best_test, as in public code, is noted as `selected_on` in"
-        " metrics.json",
+        description="epoch to deploy; best_test, as in public code, is among the warnings of every"
+        " table",
     )
 
     @model_validator(mode="after")

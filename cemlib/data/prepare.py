@@ -59,7 +59,9 @@ def divided(raw: Raw, config: DataConfig, every_class: bool = True) -> Prepared:
     mean, std = channel_statistics(parts["train"].images)
     known = {*_digests(parts["train"].images), *_digests(parts["val"].images)}
     return Prepared(
-        **parts,
+        train=parts["train"],
+        val=parts["val"],
+        test=parts["test"],
         mean=mean,
         std=std,
         classes=raw.classes[: config.classes],

@@ -45,6 +45,7 @@ class Prepared:
         indices: Positions of each part in the source's training images; those of ``test`` are in
             its test images if it has any.
         duplicates_train_test: Number of test images that equal one in train or val in every pixel.
+        sha256: SHA-256 of the file that the images were loaded from; empty if there is none.
     """
 
     train: Split
@@ -56,6 +57,7 @@ class Prepared:
     provenance: dict[str, Any] = field(default_factory=dict)
     indices: Mapping[str, Tensor] = field(default_factory=dict)
     duplicates_train_test: int = 0
+    sha256: str = ""
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -121,9 +123,5 @@ def load(folder: Path) -> Prepared:
         provenance=facts["source"],
         indices={n: tensors[f"{n}_indices"] for n in PARTS if f"{n}_indices" in tensors},
         duplicates_train_test=facts["duplicates_train_test"],
+        sha256=facts[FILES][TENSORS],
     )
-
-
-def checksum(folder: Path) -> str:
-    """Return the tensors' SHA-256, which `load` checks; raise FileError if none is recorded."""
-    return str(read_sealed(folder / DESCRIPTION)[FILES][TENSORS])

@@ -96,7 +96,8 @@ def table(trained: Sequence[Trained], attacked: Sequence[Attacked]) -> pd.DataFr
 
 def _run(trained: Trained) -> dict[str, Any]:
     names = {"defence": trained.defence, "seed": trained.seed, "status": "ok", "reason": ""}
-    return names | {"selected_epoch": trained.epoch, **trained.scores}
+    chosen = {"selected_epoch": trained.epoch, "selected_on": trained.selected_on}
+    return names | chosen | trained.scores
 
 
 def _attack(attacked: Attacked) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import torch
 
 from cemlib.attacks.task import Outcome
 from cemlib.config.study import Study
-from cemlib.data.prepared import Prepared, checksum, load, to_float
+from cemlib.data.prepared import Prepared, load, to_float
 from cemlib.defences.deployed import load_deployed
 from cemlib.evaluation.pictures import extremes, showcase, write_strip
 from cemlib.evaluation.scene import Scene, first_target, start_failed, targets
@@ -33,9 +33,11 @@ def run(job: Job[Study]) -> Iterator[Path]:
     data = read_data(job)
     metrics = read_sealed(attacked_run(job).metrics, ("status", "reason"))
     scene = read_scene(job, data) if metrics["status"] == "ok" else None
-    checkpoints = []
-    for part, knowledge in product(job.parts or (job,), KNOWLEDGES):
-        start, read = time.perf_counter(), checksums(part)
+    parts, checkpoints = job.parts or (job,), []
+    # What was read before the first attack began may be another file when a later one ends.
+    first = {"data_sha256": data.sha256} | _checksums(parts[0], before=True)
+    for part, knowledge in product(parts, KNOWLEDGES):
+        start, read = time.perf_counter(), first | _checksums(part, before=False)
         if scene is None:
             reason = f"the attacked run failed: {metrics['reason']}"
             found = _not_begun(part, data, knowledge, reason)
@@ -56,14 +58,16 @@ def read_data(job: Job[Study]) -> Prepared:
     return load(job.plan.layout.data).to(device)
 
 
-def checksums(job: Job[Study]) -> dict[str, str]:
-    """Return `<role>_sha256` of what one attack reads, by the roles of its inputs.
+def _checksums(job: Job[Study], *, before: bool) -> dict[str, str]:
+    """Return `<role>_sha256` of what is read before all attacks, or of the decoders of one.
 
     That of foreign weights is left out, since no record beside them holds it.
     """
-    files = {role: each[0] for role, each in job.inputs.items() if role not in (DATA, FOREIGN)}
-    found = {f"{role}_sha256": sha256(file) for role, file in files.items()}
-    return {"data_sha256": checksum(job.plan.layout.data), **found}
+    return {
+        f"{role}_sha256": sha256(files[0])
+        for role, files in job.inputs.items()
+        if role not in (DATA, FOREIGN) and role.startswith("start_") != before
+    }
 
 
 def attacked_run(job: Job[Study]) -> RunFolder:
@@ -105,7 +109,7 @@ def attempt(job: Job[Study], scene: Scene, knowledge: str, checkpoint: Checkpoin
 
 
 def _checkpoint(job: Job[Study], knowledge: str, read: dict[str, str]) -> Checkpoint:
-    """Return an attack's checkpoint; its name depends on the `checksums` of all that is read."""
+    """Return an attack's checkpoint; its name depends on the checksums of all that is read."""
     device, foreign = job.processor(), map(sha256, job.inputs.get(FOREIGN, ()))
     origin = (*read.values(), *foreign, knowledge)
     return Checkpoint(job.checkpoint(*origin, device.type, resolve("auto", device)))

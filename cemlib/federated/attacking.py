@@ -158,7 +158,8 @@ def _write(job: FederatedJob, found: Finding, data: Prepared, facts: dict[str, A
     known = {"knowledge": folder.root.name.rpartition("-")[2]}
     names = (*SCORES, "label_right")
     means = {n: None if failed else sum(map(float, rows[n])) / len(rows) for n in names}
-    write_record(job, "attack", reason, named | known | means | {"n_images": len(rows)} | facts)
+    found_means = named | known | means | {"n_images": len(rows)} | facts
+    write_record(job, "attack", data, reason, found_means)
     return folder.metrics
 
 

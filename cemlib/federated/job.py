@@ -3,7 +3,7 @@
 from typing import Any
 
 from cemlib.config.federated import Variant
-from cemlib.data.prepared import Prepared, checksum, load
+from cemlib.data.prepared import Prepared, load
 from cemlib.federated.gan import Generator
 from cemlib.federated.gan_training import Pseudo
 from cemlib.numerics.precision import set_up
@@ -42,14 +42,16 @@ def read_pseudo(job: FederatedJob, data: Prepared) -> Pseudo:
     return Pseudo(net.to(device), weights)
 
 
-def write_record(job: FederatedJob, kind: str, reason: str | None, found: dict[str, Any]) -> None:
+def write_record(
+    job: FederatedJob, kind: str, data: Prepared, reason: str | None, found: dict[str, Any]
+) -> None:
     """Write the record of a job after its other outputs; `reason` says why it failed, if it did."""
     record = {
         "kind": kind,
         "defence": job.of.get("variant", "gans"),
         "seed": job.of["seed"],
         **found,
-        "data_sha256": checksum(job.plan.layout.data),
+        "data_sha256": data.sha256,
         **job.record(reason),
     }
     (metrics,) = job.records

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from cemlib.data.prepared import Split, checksum
+from cemlib.data.prepared import Prepared, Split
 from cemlib.federated.gan import Extractor, cached_weights, local, pretrained
 from cemlib.federated.gan_training import ClientGans
 from cemlib.federated.job import read_data, write_record
@@ -28,14 +28,14 @@ def run(job: FederatedJob) -> list[Path]:
     classes = len(data.classes)
     kernels, source = _extractor(job, clients, classes)
     gans = ClientGans(clients, kernels.to(device), classes, study.gan, seed)
-    origin = (checksum(job.plan.layout.data), device.type, str(source))
+    origin = (data.sha256, device.type, str(source))
     checkpoint = Checkpoint(job.checkpoint(*origin))
     resumed, folder = Resumed(gans, checkpoint, start), job.plan.layout.gans(seed)
     folder.metrics.unlink(missing_ok=True)
     with checkpoint.written_when_interrupted():
         reason = resumed.finish(job.name, study.gan.epochs, SHOWN, folder.history)
         found = {"extractor": source, "wall_seconds": resumed.seconds}
-        _write(job, gans, reason, found)
+        _write(job, data, gans, reason, found)
     checkpoint.remove()
     return [folder.metrics]
 
@@ -48,7 +48,9 @@ def _extractor(job: FederatedJob, clients: Sequence[Split], classes: int) -> Ext
     return local(clients, classes, job.of["seed"], EXTRACTOR_STEPS)
 
 
-def _write(job: FederatedJob, gans: ClientGans, reason: str | None, found: dict[str, Any]) -> None:
+def _write(
+    job: FederatedJob, data: Prepared, gans: ClientGans, reason: str | None, found: dict[str, Any]
+) -> None:
     """Write the folder of the GANs, its metrics last."""
     folder = job.plan.layout.gans(job.of["seed"])
     save_tensors(folder.generators, gans.g_weights)
@@ -58,4 +60,4 @@ def _write(job: FederatedJob, gans: ClientGans, reason: str | None, found: dict[
     write_jsonl(folder.history, gans.history)
     last = gans.history[-1] if reason is None else {}
     ended = {name: last.get(name) for name in ("d_loss", "g_loss", "variance", "drift")}
-    write_record(job, "gans", reason, ended | found)
+    write_record(job, "gans", data, reason, ended | found)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from cemlib.config.errors import ConfigError
-from cemlib.data.prepared import checksum
 from cemlib.federated.job import read_data, read_pseudo, run_of, variant_of, write_record
 from cemlib.federated.private import epsilon
 from cemlib.federated.rounds import Federation, score
@@ -26,7 +25,7 @@ def run(job: FederatedJob) -> list[Path]:
     fault, generators = _generators(job)
     pseudo = read_pseudo(job, data) if generators and fault is None else None
     federation = Federation(study, variant_of(job), data, pseudo, job.of["seed"])
-    origin = (checksum(job.plan.layout.data), job.processor().type, str(generators))
+    origin = (data.sha256, job.processor().type, str(generators))
     # A round takes long, and its state is small.
     checkpoint = Checkpoint(job.checkpoint(*origin), interval=0.0)
     resumed = Resumed(federation, checkpoint, start)
@@ -73,7 +72,7 @@ def _write(
         "epochs": len(federation.history),
         "parameters": {"network": sum(w.numel() for w in federation.weights.values())},
     }
-    write_record(job, "run", reason, found | ended)
+    write_record(job, "run", federation.data, reason, found | ended)
 
 
 def _scores(federation: Federation) -> dict[str, float | None]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cemlib.config.labelling import LabellingStudy
-from cemlib.data.prepared import checksum, load
+from cemlib.data.prepared import Prepared, load
 from cemlib.labelling.accounting import noise_std
 from cemlib.labelling.experiment import INIT, Outcome, carry_out
 from cemlib.labelling.loss import answered
@@ -65,8 +65,8 @@ def run(job: Job[LabellingStudy]) -> Iterator[Path]:
     """
     study, repeat, place = job.plan.study, job.of["repeat"], job.plan.layout.data
     set_up(job.processor(), study.threads)
-    participants = Participants(study, repeat, load(place))
-    checkpoint = Checkpoint(job.checkpoint(checksum(place)))
+    participants = Participants(study, repeat, data := load(place))
+    checkpoint = Checkpoint(job.checkpoint(data.sha256))
     stages = Stages(checkpoint)
     report = progress(f"pctc repeat {repeat}", len(study.images), unit="part")
     for done, images in enumerate(study.images, start=1):
@@ -76,14 +76,18 @@ def run(job: Job[LabellingStudy]) -> Iterator[Path]:
             found: Outcome | str = carry_out(participants, images, stages)
         except DivergedError as error:
             found = str(error)
-        metrics = _write(job, images, found, stages.seconds(images))
+        metrics = _write(job, data, images, found, stages.seconds(images))
         report(done, {"images": images} | {name: metrics[name] for name in SHOWN})
         yield path
     checkpoint.remove()
 
 
 def _write(
-    job: Job[LabellingStudy], images: int, found: Outcome | str, seconds: float
+    job: Job[LabellingStudy],
+    data: Prepared,
+    images: int,
+    found: Outcome | str,
+    seconds: float,
 ) -> dict[str, Any]:
     """Write the files of a repeat, its metrics last; `found` is the outcome, or why it diverged."""
     outcome, reason = (None, found) if isinstance(found, str) else (found, None)
@@ -98,7 +102,7 @@ def _write(
         "seed": repeat,
         "images": images,
         **(_found(outcome) if outcome else FAILED),
-        "data_sha256": checksum(job.plan.layout.data),
+        "data_sha256": data.sha256,
         "wall_seconds": seconds,
         **job.record(reason),
     }

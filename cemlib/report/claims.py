@@ -90,13 +90,19 @@ def _sentences_of_sweeps(table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def warnings(summary: pd.DataFrame) -> list[str]:
-    """Return a sentence for each worst case of `summary_table` that tells nothing of a defence."""
+    """Return a sentence for each row of `summary_table` that may mislead about a defence."""
     worst = summary[summary["attack"] == WORST_CASE]
     chance = worst[worst["n_at_chance"] > 0].drop_duplicates("defence")
     found = [
         f"{readable(row['defence'])}: the classifier is at chance on {row['n_at_chance']} of"
         f" {row['n_seeds']} seeds, so its privacy scores mean nothing."
         for row in records(chance)
+    ]
+    seen = worst[worst["n_selected_on_test"] > 0].drop_duplicates("defence")
+    found += [
+        f"{readable(row['defence'])}: the deployed epoch was chosen on the test images, so its"
+        " accuracy is too high."
+        for row in records(seen)
     ]
     blind = worst[worst["strongest"].str.contains(rf"\b{CEILING}\b", na=False)]
     return found + [

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
+from cemlib.config.differing import differing
 from cemlib.records.files import FileError, read_record, write_bytes, write_json
 from cemlib.records.seal import read_sealed
 from cemlib.report.cells import formatted
@@ -47,6 +48,11 @@ def publish(
     place, origin = out / ORIGIN, _provenance(results, commits, command)
     if joins_published:
         origin = _joined(place, origin)
+    else:
+        names = {source.name for source in sources}
+        for old in out.glob("*.*"):
+            if old.suffix in (".csv", ".md", ".png") and old.name not in {*names, "README.md"}:
+                old.unlink()  # of an earlier form of the study
     # `--add` takes what is published from the table of runs and from the origin. They are written
     # last, so that the call can be repeated if it is interrupted.
     for source in sorted(sources, key=lambda source: source.name == "runs.csv"):
@@ -84,10 +90,11 @@ def _provenance(
     results: Sequence[dict[str, Any]], commits: Sequence[str], command: str
 ) -> dict[str, Any]:
     facts = [result["provenance"] for result in results]
-    settings = sorted({json.dumps(result["config"], sort_keys=True) for result in results})
+    # Without the defaults, so that an option added to cemlib later does not make them differ.
+    chosen = sorted({json.dumps(differing(result["config"]), sort_keys=True) for result in results})
     return {
         "command": command,
-        "settings": hashlib.sha256("".join(settings).encode()).hexdigest(),  # except the seeds
+        "chosen": hashlib.sha256("".join(chosen).encode()).hexdigest(),  # settings but the seeds
         "data": sorted({result["data_sha256"] for result in results if "data_sha256" in result}),
         "commits": sorted({*commits, *(fact["commit"] for fact in facts)}),
         "seeds": sorted({result["seed"] for result in results}),
@@ -104,7 +111,7 @@ def _provenance(
 def _joined(place: Path, now: Mapping[str, Any]) -> dict[str, Any]:
     """Return the provenance of results of which some were published before."""
     before = read_record(place, ("processors", "versions", *_SETS, *_SUMS))
-    for key, what in (("settings", "settings"), ("data", "images, or other splits of them")):
+    for key, what in (("chosen", "settings"), ("data", "images, or other splits of them")):
         if before.get(key, now[key]) != now[key]:  # older files have none
             raise FileError(f"{place}: made with other {what}; publish all seeds again")
     return {

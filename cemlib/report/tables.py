@@ -19,7 +19,7 @@ from cemlib.report.worst_case import unconverged, worst_cases
 # Columns of the records, in groups.
 JOB = ("experiment", "defence", "seed", "status", "reason", "wall_seconds", "peak_memory_mb")
 LEAKAGE = ("leakage_nats", "leakage_images")
-EPOCHS = ("selected_epoch", "epochs")
+EPOCHS = ("selected_epoch", "selected_on", "epochs")
 CODE = ("fingerprint", "commit")
 ERRORS = ("mse", "psnr", "psnr_of_mean_mse", "ssim", "ssim_valid")
 ATTACK = ("queries", "late_improvement", "converged", "n_images")
@@ -131,7 +131,8 @@ def read_runs(table: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     need not exist.
     """
     # A defence may be called `inf`, `None` or `NA`, which pandas would read otherwise.
-    texts = dict.fromkeys(("experiment", "defence", "attack", "reason", *CODE), str)
+    names = ("experiment", "defence", "attack", "reason", "selected_on", *CODE)
+    texts = dict.fromkeys(names, str)
     rows = pd.read_csv(table, dtype=texts, keep_default_na=False, na_values=[""])
     rows["reason"] = rows["reason"].fillna("")
     rows = rows.rename(columns={column: name for name, column in _COSTS.items()})
@@ -153,7 +154,8 @@ def summary_table(
     Returns:
         ``queries`` is the largest number of releases seen. Of ``n_seeds`` results, ``n_failed``
         failed (``n_failed_runs`` because the training did), ``n_at_chance`` are of a classifier at
-        chance (see `at_chance`), ``n_unconverged`` rest on an attack that had not converged, and
+        chance (see `at_chance`), ``n_selected_on_test`` of one whose epoch was chosen on the test
+        images, ``n_unconverged`` rest on an attack that had not converged, and
         ``n_unconverged_recon`` do so for recon_top1. ``n_images`` is the number of images that the
         attack's scores are of, ``leakage_images`` that of leakage_nats, the smallest of any run.
         The means and 95 % t intervals ``<score>_mean``, ``<score>_ci_low``, ``<score>_ci_high`` are
@@ -201,6 +203,7 @@ def _summary_row(runs: pd.DataFrame, group: pd.DataFrame) -> dict[str, Any]:
         "n_failed": int((group["status"] == "failed").sum()),
         "n_failed_runs": int((victims["status"] == "failed").sum()),
         "n_at_chance": int(victims["at_chance"].sum()),
+        "n_selected_on_test": int((victims["selected_on"] == "best_test").sum()),
         "n_unconverged": int(group["late"].sum()),
         "n_unconverged_recon": int(group["late_recon"].sum()),
         "n_images": group.loc[group["status"] == "ok", "n_images"].min(),

@@ -216,6 +216,7 @@ def run_seconds(attack: Callable[[Task], Outcome], task: Task) -> float:
     """
     if task.options.get("denoiser_weight"):
         training = denoising(task, task.options["denoiser_noise"])
+        training = replace(training, options={**training.options, "budget": "standard"})
         without = replace(task, options={**task.options, "denoiser_weight": 0.0})
         return run_seconds(decoder, training) + run_seconds(attack, without)
     key = next((name for name in LENGTHS if name in task.options), None)

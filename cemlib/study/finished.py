@@ -54,7 +54,7 @@ def differences(job: AnyJob | None, path: Path, known: Known) -> list[str]:
     if path not in known:
         told = list(_differences(job, path, read_sealed(path)))
         for before, owner in owners(job.reads if job and not told else ()).items():
-            if before.name == RECORD and before.is_file():
+            if before.is_file():
                 found = differences(owner, before, known)
                 told += [f"made from a result that was {one}" for one in found]
         known[path] = list(dict.fromkeys(told))

@@ -35,6 +35,7 @@ class Trained:
         history: One row for every epoch, as in a run's `history.jsonl`.
         epoch: Number of the deployed epoch, from 1 on.
         scores: The scores of `cemlib.training.selection.Selection.final_scores`.
+        selected_on: The option `train.select`, by which the epoch was chosen.
     """
 
     defence: str
@@ -43,6 +44,7 @@ class Trained:
     history: list[dict[str, Any]]
     epoch: int
     scores: dict[str, float]
+    selected_on: str = "last"
 
 
 def defend(
@@ -132,7 +134,8 @@ def fit(
         row = trainer.epoch(number)
         report(number, {name: row[name] for name in SHOWN})
     epoch, scores = trainer.selection.deploy(), trainer.selection.final_scores()
-    return Trained(defence, seed, trainer.deployed, trainer.history, epoch, scores)
+    chosen = trainer.settings.select
+    return Trained(defence, seed, trainer.deployed, trainer.history, epoch, scores, chosen)
 
 
 def check_logits(deployed: Deployed, data: Prepared, name: str = "model") -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from cemlib.config.study import Study
-from cemlib.data.prepared import Prepared, checksum, load
+from cemlib.data.prepared import Prepared, load
 from cemlib.defences.pruning import client_cost
 from cemlib.models import build
 from cemlib.numerics.precision import resolve, set_up
@@ -32,13 +32,13 @@ def run(job: Job[Study]) -> list[Path]:
     defence, seed = job.of["defence"], job.of["seed"]
     network = network_options(study, defence, data)
     trainer = new_trainer(study, defence, seed, data.to(device))
-    checkpoint = Checkpoint(checkpoint_place(job))
+    checkpoint = Checkpoint(checkpoint_place(job, data))
     resumed = Resumed(trainer, checkpoint, start)
     folder.metrics.unlink(missing_ok=True)  # of an older run of this name
     with checkpoint.written_when_interrupted():
         reason = resumed.finish(job.name, trainer.settings.epochs, SHOWN, folder.history)
         metrics = _metrics(trainer, reason) | _pruned(trainer, network)
-        of = {"kind": "run", **job.of, "data_sha256": checksum(job.plan.layout.data)}
+        of = {"kind": "run", **job.of, "data_sha256": data.sha256}
         spent = {"wall_seconds": resumed.seconds}
         _write(folder, trainer, network, of | metrics | job.record(reason) | spent)
     checkpoint.remove()
@@ -67,11 +67,11 @@ def network_options(study: Study, defence: str, data: Prepared) -> dict[str, Any
     }
 
 
-def checkpoint_place(job: Job[Study]) -> Path:
+def checkpoint_place(job: Job[Study], data: Prepared) -> Path:
     """Return the checkpoint's folder, which depends on job, data, device and precision."""
     device = job.processor()
     precision = resolve(job.plan.study.training(job.of["defence"]).precision, device)
-    return job.checkpoint(checksum(job.plan.layout.data), device.type, precision)
+    return job.checkpoint(data.sha256, device.type, precision)
 
 
 def _metrics(trainer: Trainer, reason: str | None) -> dict[str, Any]:

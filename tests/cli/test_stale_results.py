@@ -25,7 +25,7 @@ from cemlib.study.systems import read_study
 
 RUNS = ("noise/seed0", "noise/seed1", "strong/seed0", "strong/seed1")
 KINDS = [f"{name}-{known}" for name in ("linear", "mean_image") for known in KNOWLEDGES]
-EDITS = [6, pytest.param(100, marks=pytest.mark.slow)]
+EDITS = [7, pytest.param(100, marks=pytest.mark.slow)]
 Edit = Callable[["Study", random.Random], set[str]]
 
 
@@ -103,6 +103,14 @@ def a_result_of_other_code(study: Study, draws: random.Random) -> set[str]:
     return {name} if "attacks" in name else below(name)
 
 
+def data_of_other_code(study: Study, _: random.Random) -> set[str]:
+    path = study.own.results / "data/data.json"
+    record = read_json(path)
+    record["source"]["preparation"]["fingerprint"] = "0"
+    write_sealed(path, record, [path.with_name(name) for name in record["files"]])
+    return below(*RUNS, "judge")
+
+
 def height(picture: Path) -> int:
     with Image.open(picture) as image:
         return image.height
@@ -118,6 +126,7 @@ KINDS_OF_EDITS: list[Edit] = [
     a_copied_run,
     a_copied_attack,
     data_of_other_settings,
+    data_of_other_code,
     a_run_of_other_settings,
     a_result_of_other_code,
 ]

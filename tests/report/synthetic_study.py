@@ -58,6 +58,7 @@ class Study:
             "leakage_images": None if failed else 640,
             "chance_top1": None if failed else 0.1,
             "selected_epoch": 3,
+            "selected_on": "last",
             "epochs": 3,
             "provenance": PROVENANCE,
             "wall_seconds": 1.5,

@@ -93,6 +93,27 @@ def test_results_of_another_study_do_not_join_published_ones(
         publish(second, sources, tmp_path / "out", "do both", joins_published=True)
 
 
+def test_an_option_that_is_new_in_cemlib_lets_results_join(tmp_path: Path) -> None:
+    first, sources = finished(tmp_path / "first")
+    change(first[0], config={"train": {"epochs": 3}})
+    publish(first, sources, tmp_path / "out", "do it")
+    second, sources = finished(tmp_path / "second")
+    change(second[0], config={"train": {"epochs": 3, "nesterov": False}})
+    publish(second, sources, tmp_path / "out", "do both", joins_published=True)
+    assert read_json(tmp_path / "out/provenance.json")["jobs"] == 4
+
+
+def test_files_that_the_study_no_longer_has_are_removed(tmp_path: Path) -> None:
+    jobs, sources = finished(tmp_path / "study")
+    notes = tmp_path / "out/README.md"
+    for path in (tmp_path / "out/tradeoff.csv", notes):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("old")
+    publish(jobs, sources, tmp_path / "out", "do it", joins_published=False)
+    assert not (tmp_path / "out/tradeoff.csv").exists()
+    assert notes.read_text() == "old"
+
+
 def test_the_judge_is_of_known_origin_too(tmp_path: Path) -> None:
     jobs, sources = finished(tmp_path / "study")
     (_, judge), _ = finished(tmp_path / "other", commit="def")

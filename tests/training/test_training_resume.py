@@ -15,12 +15,13 @@ from damaging import flipped
 from killed_job import Dying, first_shown
 from killing import only_checkpoint
 from result_files import bits
-from tiny_study import tiny_plan, trained
+from tiny_study import blob_data, tiny_plan, trained
 
-from cemlib.records.files import read_jsonl
+from cemlib.data.prepared import load, save
+from cemlib.records.files import read_json, read_jsonl
 from cemlib.records.provenance import library_versions
 from cemlib.study.split import attack_job, train_job
-from cemlib.training.job import checkpoint_place, run
+from cemlib.training.job import checkpoint_place, new_trainer, run
 
 
 @pytest.mark.parametrize(
@@ -87,14 +88,31 @@ def test_another_configuration_never_meets_a_checkpoint(tmp_path: Path) -> None:
     assert train_job(plan, "noise", 0).checkpoint("data") == places[0]
 
 
+def test_the_record_names_the_images_that_were_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although others lie in their place when the training ends."""
+    plan = tiny_plan(tmp_path, epochs=1)
+    before = load(plan.layout.data).sha256
+
+    def prepared_again(*arguments: Any) -> Any:
+        save(blob_data(train=64), plan.layout.data)
+        return new_trainer(*arguments)
+
+    monkeypatch.setattr("cemlib.training.job.new_trainer", prepared_again)
+    (metrics,) = run(train_job(plan, "none", 0))
+    assert read_json(metrics)["data_sha256"] == before != load(plan.layout.data).sha256
+
+
 def test_another_device_or_library_never_meets_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = tiny_plan(tmp_path)
-    here = checkpoint_place(train_job(plan, "noise", 0))
+    data = load(plan.layout.data)
+    here = checkpoint_place(train_job(plan, "noise", 0), data)
     with monkeypatch.context() as card:
         card.setattr(torch.cuda, "is_available", lambda: True)
-        assert checkpoint_place(train_job(replace(plan, device="cuda"), "noise", 0)) != here
+        assert checkpoint_place(train_job(replace(plan, device="cuda"), "noise", 0), data) != here
     newer = library_versions() | {"torch": "99.0"}
     monkeypatch.setattr("cemlib.study.job.library_versions", lambda: newer)
-    assert checkpoint_place(train_job(plan, "noise", 0)) != here
+    assert checkpoint_place(train_job(plan, "noise", 0), data) != here
