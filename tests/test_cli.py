@@ -60,7 +60,7 @@ def test_a_wrong_call_is_refused_with_the_usage(
         (["train", "--defence", "nois"], ["no defence 'nois'", "did you mean 'noise'?"]),
         (["attack", "--defence", "clusterin"], ["'clusterin'", "did you mean 'clustering'?"]),
         (
-            ["report", "--defence", "noise", "--only", "page"],
+            ["report", "--defence", "noise", "--only", "figures"],
             ["only tables are made for one defence"],
         ),
         (["report", "--defence", "zzz"], ["no defence 'zzz'", "noise, clustering"]),

@@ -138,7 +138,7 @@ def publish(options: argparse.Namespace) -> Iterator[Path | str]:
 
     With --add, the seeds of this study join the published ones, for example if several machines
     each compute some seeds. The tables, and the figures that follow from them, then cover all
-    seeds.
+    seeds. Without --add, published tables and pictures that the study no longer makes are removed.
 
     Raises:
         ConfigError: if seeds are added to a study of another system than split inference, or if

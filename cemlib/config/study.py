@@ -86,8 +86,8 @@ class TrainConfig(Section):
     )
     select: Literal["last", "best_val", "best_test"] = Field(
         "last",
-        description="epoch to deploy; best_test, as in public code, is among the warnings of every"
-        " table",
+        description="epoch to deploy; best_test, as in public code, is named in the warnings of"
+        " summary, claims and page, and as `selected_on` in runs.csv",
     )
 
     @model_validator(mode="after")

@@ -32,10 +32,10 @@ def run(job: Job[Study]) -> Iterator[Path]:
     """
     data = read_data(job)
     metrics = read_sealed(attacked_run(job).metrics, ("status", "reason"))
-    scene = read_scene(job, data) if metrics["status"] == "ok" else None
     parts, checkpoints = job.parts or (job,), []
-    # What was read before the first attack began may be another file when a later one ends.
+    # Taken before the files are read: if one is replaced later, the result is out of date.
     first = {"data_sha256": data.sha256} | _checksums(parts[0], before=True)
+    scene = read_scene(job, data) if metrics["status"] == "ok" else None
     for part, knowledge in product(parts, KNOWLEDGES):
         start, read = time.perf_counter(), first | _checksums(part, before=False)
         if scene is None:

@@ -37,6 +37,8 @@ def publish(
 
     This file holds the command that reproduces the study, and the commits, seeds, devices and
     versions of its results; with `joins_published` also those of the results published before.
+    Without it, tables and pictures in `out` that the study no longer makes are removed, except
+    README.md.
     `others` are records of results without a seed of the study, such as those of the judge.
 
     Raises:
@@ -48,16 +50,16 @@ def publish(
     place, origin = out / ORIGIN, _provenance(results, commits, command)
     if joins_published:
         origin = _joined(place, origin)
-    else:
-        names = {source.name for source in sources}
-        for old in out.glob("*.*"):
-            if old.suffix in (".csv", ".md", ".png") and old.name not in {*names, "README.md"}:
-                old.unlink()  # of an earlier form of the study
     # `--add` takes what is published from the table of runs and from the origin. They are written
     # last, so that the call can be repeated if it is interrupted.
     for source in sorted(sources, key=lambda source: source.name == "runs.csv"):
         write_bytes(out / source.name, source.read_bytes())
     write_json(place, origin)
+    if not joins_published:
+        kept = {"README.md", *(source.name for source in sources)}
+        for old in out.glob("*.*"):
+            if old.suffix in (".csv", ".md", ".png") and old.name not in kept:
+                old.unlink()
     return [*(out / source.name for source in sources), place]
 
 
@@ -90,11 +92,11 @@ def _provenance(
     results: Sequence[dict[str, Any]], commits: Sequence[str], command: str
 ) -> dict[str, Any]:
     facts = [result["provenance"] for result in results]
-    # Without the defaults, so that an option added to cemlib later does not make them differ.
-    chosen = sorted({json.dumps(differing(result["config"]), sort_keys=True) for result in results})
     return {
         "command": command,
-        "chosen": hashlib.sha256("".join(chosen).encode()).hexdigest(),  # settings but the seeds
+        "settings": _digest(result["config"] for result in results),  # except the seeds
+        # Neither an option that is added to cemlib later nor a new default changes this one.
+        "chosen": _digest(differing(result["config"]) for result in results),
         "data": sorted({result["data_sha256"] for result in results if "data_sha256" in result}),
         "commits": sorted({*commits, *(fact["commit"] for fact in facts)}),
         "seeds": sorted({result["seed"] for result in results}),
@@ -108,10 +110,16 @@ def _provenance(
     }
 
 
+def _digest(configs: Iterable[Mapping[str, Any]]) -> str:
+    texts = sorted({json.dumps(config, sort_keys=True) for config in configs})
+    return hashlib.sha256("".join(texts).encode()).hexdigest()
+
+
 def _joined(place: Path, now: Mapping[str, Any]) -> dict[str, Any]:
     """Return the provenance of results of which some were published before."""
     before = read_record(place, ("processors", "versions", *_SETS, *_SUMS))
-    for key, what in (("chosen", "settings"), ("data", "images, or other splits of them")):
+    settings = "chosen" if "chosen" in before else "settings"
+    for key, what in ((settings, "settings"), ("data", "images, or other splits of them")):
         if before.get(key, now[key]) != now[key]:  # older files have none
             raise FileError(f"{place}: made with other {what}; publish all seeds again")
     return {

@@ -99,8 +99,13 @@ def test_an_option_that_is_new_in_cemlib_lets_results_join(tmp_path: Path) -> No
     publish(first, sources, tmp_path / "out", "do it")
     second, sources = finished(tmp_path / "second")
     change(second[0], config={"train": {"epochs": 3, "nesterov": False}})
+    origin = read_json(tmp_path / "out/provenance.json")
     publish(second, sources, tmp_path / "out", "do both", joins_published=True)
     assert read_json(tmp_path / "out/provenance.json")["jobs"] == 4
+    del origin["chosen"]  # as an earlier version wrote it
+    write_json(tmp_path / "out/provenance.json", origin)
+    with pytest.raises(FileError, match="made with other settings"):
+        publish(second, sources, tmp_path / "out", "do both", joins_published=True)
 
 
 def test_files_that_the_study_no_longer_has_are_removed(tmp_path: Path) -> None:
@@ -109,9 +114,12 @@ def test_files_that_the_study_no_longer_has_are_removed(tmp_path: Path) -> None:
     for path in (tmp_path / "out/tradeoff.csv", notes):
         path.parent.mkdir(exist_ok=True)
         path.write_text("old")
-    publish(jobs, sources, tmp_path / "out", "do it", joins_published=False)
+    publish(jobs, sources, tmp_path / "out", "do it")
     assert not (tmp_path / "out/tradeoff.csv").exists()
     assert notes.read_text() == "old"
+    (tmp_path / "out/tradeoff.csv").write_text("of both")
+    publish(jobs, sources, tmp_path / "out", "do both", joins_published=True)
+    assert (tmp_path / "out/tradeoff.csv").exists()
 
 
 def test_the_judge_is_of_known_origin_too(tmp_path: Path) -> None:
