@@ -48,6 +48,7 @@ PAGES = (
     "docs/board.md",
     "docs/surrogates/clustering.md",
     "docs/surrogates/gated.md",
+    "docs/surrogates/image_aware.md",
     "docs/surrogates/slot.md",
 )
 PUBLISHED = "results/published"

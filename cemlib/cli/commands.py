@@ -101,7 +101,7 @@ COMMANDS: dict[str, Command] = {
                 completer=options.jobs,
                 metavar="JOB",
                 help="run only the job of this name, or all whose names begin with it, such as"
-                " train/noise, in this process, even if finished",
+                " train/noise, in this process, even if finished; may be given once",
             ),
             DEVICE,
             SLOTS,

@@ -103,8 +103,8 @@ SET = Option(
     action="append",
     default=[],
     metavar="KEY=VALUE",
-    help="change a value of the configuration, as in `train.lr=0.01`; a section is merged, and null"
-    " removes a key; may be repeated",
+    help="change a value of the configuration, as in `train.lr=0.01`; a section is merged, a name"
+    " alone (`surrogate: gated`) is replaced, and null removes a key; may be repeated",
 )
 
 

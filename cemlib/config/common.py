@@ -16,7 +16,10 @@ Seeds = Annotated[
 class AnyStudy(Section):
     """The settings that the studies of all systems share."""
 
-    experiment: Name = Field(description="name of the result folder and of the MLflow experiment")
+    experiment: Name = Field(
+        description="name of the result folder and of the MLflow experiment; another study of this"
+        " name replaces its results"
+    )
     # Braces are wildcards to Snakemake, and a leading dash would be an option of a command.
     results: str = Field(
         "results", pattern=r"^[^-{}][^{}]*$", description="folder of all result folders"
