@@ -171,12 +171,12 @@ def test_means_of_one_seed_have_the_interval_over_images() -> None:
 
 def test_means_of_several_seeds_have_the_interval_over_seeds_and_images() -> None:
     """The variances of both means add up, with the degrees of freedom of Satterthwaite."""
-    seeds, images = np.array([0.0, 0.1, 0.2]), 0.05 * np.arange(10)
+    seeds, images = np.array([0.0, 0.1, 0.2]), 0.15 * np.arange(10)
     found = summary([rows(*(seed + images), right=seed > 0) for seed in seeds])
     first, second = seeds.var(ddof=1) / 3, images.var() / 10
     freedom = (first + second) ** 2 / (first**2 / 2 + second**2 / 9)
-    ends = t.interval(0.95, freedom, 0.1 + 0.225, math.sqrt(first + second))
-    assert found["mse_mean"] == pytest.approx(0.1 + 0.225)
+    ends = t.interval(0.95, freedom, 0.1 + 0.675, math.sqrt(first + second))
+    assert found["mse_mean"] == pytest.approx(0.1 + 0.675)
     assert (found["mse_ci_low"], found["mse_ci_high"]) == pytest.approx(ends)
     assert (found["n_seeds"], found["n_images"]) == (3, 10)
     assert found["label_right"] == pytest.approx(2 / 3)
